@@ -1,0 +1,13 @@
+"""The array types every room speaks of.
+
+Letters used everywhere: ``n`` rows in a chunk, ``d`` features, ``N`` weak learners, ``m`` outputs.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.integer[Any]]
+BoolArray: TypeAlias = NDArray[np.bool_]

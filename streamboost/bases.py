@@ -1,0 +1,254 @@
+"""The base of a booster: y⁰ as a function of x, where the walk starts.
+
+The paper starts at a constant. An online linear model already knows the line, and leaves the learners what
+a line cannot say; anyone's fitted model, frozen, hands a batch model over to a live stream.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from streamboost import linear_kernels as kernels
+from streamboost.arrays import FloatArray
+from streamboost.losses import Loss, Scale, Squared
+from streamboost.standardize import Standardizer
+
+OPENING_ROWS = 64  # how many rows it takes to know where a constant should stand
+
+
+class Base(ABC):
+    """y⁰(x). Predicting never changes it."""
+
+    @abstractmethod
+    def open(self, n_features: int, n_outputs: int) -> None:
+        """Make room for rows of ``n_features`` columns and scores of ``n_outputs``."""
+
+    @abstractmethod
+    def predict(self, X: FloatArray) -> FloatArray:
+        """y⁰ for each row, (n, m)."""
+
+    @abstractmethod
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
+        """Take in rows and their targets; ``scale`` tells the natural sizes of scores on this stream."""
+
+    @abstractmethod
+    def add_features(self, k: int) -> None:
+        """Make room for k more columns."""
+
+    @abstractmethod
+    def add_outputs(self, k: int, score: float) -> None:
+        """Make room for k more outputs, which start at ``score``."""
+
+
+class Constant(Base):
+    """The same y⁰ for every row.
+
+    Parameters
+    ----------
+    value : float or array of shape (m,), optional
+        y⁰; the paper's experiments take 0. Left out: the loss's own start (mean, median, log-odds …) of the
+        first 64 rows, fixed from then on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamboost.losses import Absolute, Scale
+    >>> base = Constant()
+    >>> base.open(n_features=1, n_outputs=1)
+    >>> base.learn(np.zeros((3, 1)), np.array([[1.0], [2.0], [9.0]]), np.ones(3), Absolute(), Scale(1.0, 1.0))
+    >>> base.predict(np.zeros((2, 1))).tolist()  # the median
+    [[2.0], [2.0]]
+    """
+
+    def __init__(self, value: float | FloatArray | None = None) -> None:
+        if value is not None and not np.all(np.isfinite(value)):
+            raise ValueError(f"value is {value!r}, expected finite numbers. For the loss's own start, leave it out.")
+        self.value = value
+
+    def open(self, n_features: int, n_outputs: int) -> None:
+        """Stand at the given value, or at 0 until the first row."""
+        given = 0.0 if self.value is None else np.asarray(self.value, dtype=float)
+        self.y0 = np.broadcast_to(given, (n_outputs,)).copy()
+        self.opening_y: FloatArray | None = None
+        self.opening_weight = np.empty(0)
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """y⁰ for each row, (n, m)."""
+        return np.tile(self.y0, (len(X), 1))
+
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
+        """Find the start from the first rows."""
+        room = OPENING_ROWS - len(self.opening_weight)
+        if self.value is not None or room <= 0:
+            return
+        y, weight = y[:room], weight[:room]
+        self.opening_y = y.copy() if self.opening_y is None else np.concatenate([self.opening_y, y])
+        self.opening_weight = np.concatenate([self.opening_weight, weight])
+        if self.opening_weight.sum() > 0:
+            self.y0 = loss.start(self.opening_y, self.opening_weight)
+
+    def add_features(self, k: int) -> None:
+        """A constant looks at no column."""
+
+    def add_outputs(self, k: int, score: float) -> None:
+        """Append k outputs at ``score``."""
+        self.y0 = np.concatenate([self.y0, np.full(k, score)])
+
+
+class Linear(Base):
+    """An online linear model: recursive least squares for the square loss, adaptive gradient steps for the others.
+
+    Inputs are standardised as they flow.
+
+    Parameters
+    ----------
+    forget : float
+        How much of the past is kept at each row, in (0, 1].
+    update : {"auto", "rls", "adagrad"}
+        ``"auto"`` is recursive least squares for the square loss on up to 200 columns.
+    rate : float
+        The adaptive step, in spreads of the targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamboost.losses import Scale, Squared
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> base = Linear()
+    >>> base.open(n_features=2, n_outputs=1)
+    >>> base.learn(X, X @ [[3.0], [1.0]] + 5, np.ones(500), Squared(), Scale(1.0, 1.0))
+    >>> base.predict(np.array([[1.0, 1.0]])).round(1).tolist()
+    [[9.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        forget: float = 1.0,
+        update: Literal["auto", "rls", "adagrad"] = "auto",
+        rate: float = 0.1,
+    ) -> None:
+        kernels.check_linear_options("rls" if update == "auto" else update, 1.0, forget, rate)
+        self.forget = forget
+        self.update = update
+        self.rate = rate
+
+    def open(self, n_features: int, n_outputs: int) -> None:
+        """Weights 0."""
+        self.inputs = Standardizer(n_features)
+        self.weights = np.zeros((n_features + 1, n_outputs))  # the intercept last
+        self.squares = np.zeros((n_features + 1, n_outputs))
+        self.covariance: FloatArray | None = None
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """y⁰ for each row, (n, m)."""
+        return kernels.apply(self.inputs.transform(X), self.weights)
+
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
+        """One recursive step per row, or one adaptive step per chunk."""
+        self.inputs.learn(X, weight)
+        Z = self.inputs.transform(X)
+        if self._uses_rls(loss):
+            if self.covariance is None:
+                self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
+            kernels.recursive_least_squares(Z, y, weight, self.forget, self.weights, self.covariance)
+            return
+        total = weight.sum()
+        if total > 0:
+            slope = Z.T @ (loss.gradient(kernels.apply(Z, self.weights), y) * (weight / total)[:, None])  # (d + 1, m)
+            self.squares = self.forget ** len(Z) * self.squares + slope**2
+            walked = np.sqrt(self.squares)
+            self.weights -= self.rate * scale.spread * np.divide(slope, walked, out=slope, where=walked > 0)
+
+    def _uses_rls(self, loss: Loss) -> bool:
+        if self.update == "auto":
+            return isinstance(loss, Squared) and loss.l2 == 0 and len(self.weights) <= 201
+        return self.update == "rls" and isinstance(loss, Squared)
+
+    def add_features(self, k: int) -> None:
+        """Insert k inputs with weights 0 before the intercept."""
+        d = len(self.weights) - 1
+        self.weights = np.insert(self.weights, [d] * k, 0.0, axis=0)
+        self.squares = np.insert(self.squares, [d] * k, 0.0, axis=0)
+        if self.covariance is not None:
+            self.covariance = kernels.widen_covariance(self.covariance, k, 1.0)
+        self.inputs.add_features(k)
+
+    def add_outputs(self, k: int, score: float) -> None:
+        """Append k outputs whose intercepts are ``score``."""
+        new = np.zeros((len(self.weights), k))
+        new[-1] = score
+        self.weights = np.concatenate([self.weights, new], axis=1)
+        self.squares = np.concatenate([self.squares, np.zeros_like(new)], axis=1)
+
+
+class Frozen(Base):
+    """Anyone's fitted model as y⁰, never touched again: the learners correct what it gets wrong.
+
+    Parameters
+    ----------
+    model : fitted estimator or callable
+        A callable is given the rows (n, d) and returns scores. A classifier's probabilities become
+        log-odds (one output) or log-probabilities (several); anything else speaks through ``predict``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X = np.arange(4.0)[:, None]
+    >>> base = Frozen(LinearRegression().fit(X, 2 * X[:, 0]))
+    >>> base.open(n_features=1, n_outputs=1)
+    >>> base.predict(np.array([[10.0]])).round(6).tolist()
+    [[20.0]]
+    """
+
+    def __init__(self, model: Any) -> None:
+        if not (callable(model) or hasattr(model, "predict")):
+            raise TypeError(
+                f"model is {model!r}, expected a fitted estimator with predict, or a callable X -> scores. "
+                "For a fixed number use Constant."
+            )
+        self.model = model
+
+    def open(self, n_features: int, n_outputs: int) -> None:
+        """Remember how many outputs are expected."""
+        self.n_features = n_features
+        self.n_outputs = n_outputs
+        self.new_scores = np.empty(0)
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """y⁰ for each row, (n, m)."""
+        if not len(X):  # most models refuse to answer for no rows
+            return np.empty((0, self.n_outputs))
+        known = self.n_outputs - len(self.new_scores)
+        scores = np.asarray(self._ask(X[:, : self.n_features], known), dtype=float).reshape(len(X), -1)
+        if scores.shape[1] != known:
+            raise ValueError(
+                f"the frozen model gives {scores.shape[1]} scores a row, expected {known}. "
+                "Wrap it in a function that returns one column per output."
+            )
+        return np.concatenate([scores, np.tile(self.new_scores, (len(X), 1))], axis=1)
+
+    def _ask(self, X: FloatArray, known: int) -> Any:
+        if hasattr(self.model, "predict_proba"):
+            floor = np.finfo(float).tiny
+            logs = np.log(np.maximum(self.model.predict_proba(X), floor))
+            return logs[:, 1] - logs[:, 0] if known == 1 and logs.shape[1] == 2 else logs
+        ask: Callable[[FloatArray], Any] = self.model.predict if hasattr(self.model, "predict") else self.model
+        return ask(X)
+
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
+        """Nothing: it is frozen."""
+
+    def add_features(self, k: int) -> None:
+        """The model goes on seeing the columns it was fitted to."""
+
+    def add_outputs(self, k: int, score: float) -> None:
+        """Outputs the model does not know stand at ``score``."""
+        self.new_scores = np.concatenate([self.new_scores, np.full(k, score)])
+        self.n_outputs += k

@@ -1,0 +1,335 @@
+"""The booster: base, stack, descent and loss put together. Here Algorithms 1, 2 and 3 of the paper come to life.
+
+======================================  =============================================================
+Algorithm 1 and 2, line                 here
+======================================  =============================================================
+4   receive x, y⁰ = y₀                  ``y0 = base.predict(X)``
+6   yⁱ = Π(yⁱ⁻¹ − ηᵢ hᵢ(x))             ``walk = descent.walk(y0, h, eta)``
+8   predict yᴺ, or the mean of the yⁱ   ``descent.score(walk)``
+11  ∇ᵢ = ∇ℓ(yⁱ⁻¹)                       ``targets = descent.targets(walk, h, loss, y)``
+12  feed ‖∇ᵢ − hᵢ(x)‖² to learner i     ``stack.learn(X, targets, weight)``
+16  h̄ᵢ = (1/T) Σ_t hᵢᵗ; Algorithm 3     ``iterate="average"``
+======================================  =============================================================
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from streamboost import descents
+from streamboost.arrays import FloatArray
+from streamboost.bases import OPENING_ROWS, Base, Linear
+from streamboost.chunks import check_chunk, check_rows
+from streamboost.cost import CostMeter
+from streamboost.descents import Descent
+from streamboost.edges import EdgeMeter
+from streamboost.iterates import Reservoir
+from streamboost.losses import Loss, Scale
+from streamboost.replay import Replay
+from streamboost.stacks.base import Stack
+from streamboost.stacks.tree import TreeStack
+
+BLOCK = 1024  # rows whose walks are recomputed at once when a learner is refitted
+
+
+class Hypothesis(NamedTuple):
+    """All that a prediction depends on: y⁰ and h₁ … h_N at one moment, and the steps between them."""
+
+    base: Base
+    stack: Stack
+    eta: FloatArray
+
+    def walk(self, X: FloatArray, descent: Descent) -> FloatArray:
+        """The partial sums y⁰ … yᴺ, (n, N + 1, m)."""
+        return descent.walk(self.base.predict(X), self.stack.predict(X), self.eta)
+
+
+class Booster:
+    """Streaming gradient boosting.
+
+    Parameters
+    ----------
+    loss : Loss
+    descent : Descent, optional
+        Left out, the loss picks it: :class:`~streamboost.descents.GradientDescent` if it is smooth,
+        :class:`~streamboost.descents.ResidualProjection` if not.
+    stack : Stack, optional
+        The weak learners. Left out: 60 trees of depth 7.
+    base : Base, optional
+        y⁰. Left out: an online linear model. ``Constant(0)`` is the paper's.
+    replay : Replay or None, optional
+        The memory that learners are refitted to. Left out: 16,384 rows if the stack can be refitted.
+    iterate : {"last", "average"}
+        Predict with the present hypothesis, or with the average over past ones, as Algorithm 3 does.
+    snapshots : int
+        How many past hypotheses ``"average"`` keeps; exact if there are at least as many as rows.
+    semantics : {"sequential", "minibatch"}
+        Whether :meth:`learn` takes a chunk row by row, as if called once for each, or in one step.
+    seed : int
+
+    Attributes
+    ----------
+    edges : EdgeMeter
+        The measured edge of every learner.
+    cost : CostMeter
+        Weak-learner predictions and updates so far.
+    n_rows : int
+        Rows learned so far.
+
+    Examples
+    --------
+    The paper's Algorithm 1, on ridge learners:
+
+    >>> import numpy as np
+    >>> from streamboost import Booster
+    >>> from streamboost.bases import Constant
+    >>> from streamboost.descents import GradientDescent
+    >>> from streamboost.losses import Squared
+    >>> from streamboost.stacks import LinearStack
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 5))
+    >>> y = X @ [1.0, 2.0, 0.0, 0.0, -1.0] + 3.0
+    >>> booster = Booster(Squared(), GradientDescent(0.5), LinearStack(8), base=Constant(0))
+    >>> before = booster.learn(X, y)  # the score each row had just before it was learned
+    >>> float(np.sqrt(np.mean((before[-500:, 0] - y[-500:]) ** 2)).round(2))
+    0.02
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        descent: Descent | None = None,
+        stack: Stack | None = None,
+        *,
+        base: Base | None = None,
+        replay: Replay | Literal["auto"] | None = "auto",
+        iterate: Literal["last", "average"] = "last",
+        snapshots: int = 64,
+        semantics: Literal["sequential", "minibatch"] = "sequential",
+        seed: int = 0,
+    ) -> None:
+        if iterate not in ("last", "average"):
+            raise ValueError(f"iterate is {iterate!r}, expected 'last' or 'average'. If unsure, leave it out.")
+        if semantics not in ("sequential", "minibatch"):
+            raise ValueError(
+                f"semantics is {semantics!r}, expected 'sequential' or 'minibatch'. If unsure, leave it out."
+            )
+        self.loss = loss
+        self.descent = descents.for_loss(loss) if descent is None else descent
+        self.stack = TreeStack() if stack is None else stack
+        self.base = Linear() if base is None else base
+        if replay == "auto":
+            replay = Replay() if len(self.stack.refittable) else None
+        if replay is not None and not len(self.stack.refittable):
+            raise ValueError(
+                f"replay is {replay!r}, but a {type(self.stack).__name__} cannot be refitted. Leave replay out."
+            )
+        if replay is None and self.stack.needs_replay:
+            raise ValueError(
+                f"replay is None, but {type(self.stack).__name__} learns from refits alone. Leave replay out."
+            )
+        self.replay = replay
+        self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
+        self.semantics = semantics
+        self.seed = seed
+        self.cost = CostMeter()
+        self.edges = EdgeMeter(self.stack.n_learners)
+        self.n_rows = 0
+        self.is_open = False
+
+    def open(self, n_features: int, n_targets: int) -> None:
+        """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
+        self.stack.open(n_features, self.loss.n_outputs, self.seed)
+        self.base.open(n_features, self.loss.n_outputs)
+        if self.replay is not None:
+            self.replay.open(self.stack, n_targets)
+        self.opening = np.empty((0, n_targets + 1))  # targets and weight of the first rows
+        self.scale = Scale(step=1.0, spread=0.0)
+        self.eta = self._schedule()
+        self.is_open = True
+
+    # Predicting: Alg. 1 and 2, lines 4 to 8; Alg. 3.
+
+    @property
+    def present(self) -> Hypothesis:
+        """The hypothesis as it stands now."""
+        return Hypothesis(self.base, self.stack, self.eta)
+
+    def walk(self, X: FloatArray) -> FloatArray:
+        """The partial sums y⁰ … yᴺ of every row, (n, N + 1, m); the mean over past ones if so asked."""
+        X = self._rows(X)
+        if self.past is None or not self.past.kept:
+            return self.present.walk(X, self.descent)
+        walk = self.past.kept[0].walk(X, self.descent)
+        for hypothesis in self.past.kept[1:]:
+            walk += hypothesis.walk(X, self.descent)
+        walk /= len(self.past.kept)
+        return walk
+
+    def score(self, X: FloatArray) -> FloatArray:
+        """The raw score of every row, (n, m). A read-out is linear, so the mean walk gives the mean score."""
+        return self.descent.score(self.walk(X))
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """The prediction of every row: its score through the loss's link."""
+        return self.loss.predict(self.score(X))
+
+    # Learning: Alg. 1, lines 9 to 14; Alg. 2, lines 9 to 16.
+
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
+        """Predict each row, then learn it; return the scores made before learning, (n, m).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN is a missing value.
+        y : array of shape (n,) or (n, k)
+            Targets, coded as the loss wants them.
+        weight : array of shape (n,), optional
+        """
+        X, y, weight = check_chunk(X, y, weight, self.loss, self.stack.n_features if self.is_open else None)
+        self.stack.check_weight(weight)
+        scores = np.empty((len(X), self.loss.n_outputs))
+        if len(X) and not self.is_open:
+            self.open(X.shape[1], y.shape[1])
+        size = 1 if self.semantics == "sequential" else max(len(X), 1)
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            scores[rows] = self._step(X[rows], y[rows], weight[rows])
+        return scores
+
+    def _step(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
+        h = self.stack.predict(X)  # (n, N, m)
+        walk = self.descent.walk(self.base.predict(X), h, self.eta)  # (n, N + 1, m)
+        score = self.descent.score(walk) if self.past is None else self.score(X)
+        targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
+        if not np.isfinite(targets).all():
+            raise FloatingPointError(
+                f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so that row was not learned. "
+                "Use a smaller step size, or a projection (ResidualProjection with a domain)."
+            )
+        if self.past is not None:
+            self._keep_hypothesis(len(X))
+        self.edges.add(targets, h, weight)
+        # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
+        if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
+            self.stack.learn(X, targets, weight)
+        self._count(len(X), y, weight)
+        self.base.learn(X, y, weight, self.loss, self.scale)
+        if self.replay is not None:
+            self.replay.append(X, y, weight, self.stack.marks(X), targets)
+            for i in self.replay.turns(self.stack):
+                self._refit(i)
+        return score
+
+    def _count(self, n: int, y: FloatArray, weight: FloatArray) -> None:
+        """Keep the books: rows, unit cost, and the step sizes, which follow the first rows and the edges."""
+        self.n_rows += n
+        self.cost.predicted(n, self.stack.n_learners)
+        self.cost.updated(n, self.stack.n_learners)
+        room = OPENING_ROWS - len(self.opening)
+        if room > 0:
+            rows = np.concatenate([y, weight[:, None]], axis=1)[:room]
+            self.opening = np.concatenate([self.opening, rows])
+            if self.opening[:, -1].sum() > 0:
+                self.scale = self.loss.scale(self.opening[:, :-1], self.opening[:, -1])
+            if len(self.opening) < 2:  # one row tells no spread, and a wrong one would be felt for long
+                self.scale = self.scale._replace(spread=0.0)
+        if room > 0 or self.descent.adaptive:
+            self.eta = self._schedule()
+
+    def _schedule(self) -> FloatArray:
+        return self.descent.schedule(self.stack.n_learners, self.loss, self.scale, self.edges.running)
+
+    def _keep_hypothesis(self, rows: int) -> None:
+        """Offer the hypothesis that predicted these rows to the reservoir, once for each of them."""
+        assert self.past is not None
+        kept: list[Hypothesis] = []
+
+        def keep() -> Hypothesis:
+            if not kept:
+                kept.append(copy.deepcopy(self.present))
+            return kept[0]
+
+        for _ in range(rows):
+            self.past.offer(keep)
+
+    # Lazy FTRL.
+
+    def _refit(self, i: int) -> None:
+        """Fit learner i afresh to the remembered rows."""
+        replay = self.replay
+        assert replay is not None
+        target = replay.recorded[:, i] if replay.targets == "recorded" else self._fresh_target(i)
+        self.cost.updated(replay.fill, 1)
+        replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
+
+    def _fresh_target(self, i: int) -> FloatArray:
+        """What learner i should say of the remembered rows, (n, m), as the base and learners 1 … i - 1 stand now."""
+        replay = self.replay
+        assert replay is not None
+        target = np.empty((replay.fill, self.loss.n_outputs))
+        for start in range(0, replay.fill, BLOCK):
+            rows = slice(start, start + BLOCK)
+            if replay.marks is None:
+                h = self.stack.predict(replay.X[rows])[:, :i]
+            else:
+                h = self.stack.recall(replay.marks[rows, :i])
+            walk = self.descent.walk(self.base.predict(replay.X[rows]), h, self.eta[:i])
+            target[rows] = self.descent.next_target(walk, h, self.loss, replay.y[rows])
+        self.cost.predicted(replay.fill, i)
+        return target
+
+    # Growing.
+
+    def grow(self, k: int) -> None:
+        """Add k learners at the end of the stack, mid-stream.
+
+        They say 0 at first: where the prediction is the last step of a walk that only adds, it changes only
+        as they learn. A mean over steps counts the new ones at once.
+        """
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise ValueError(f"k is {k!r}, expected a whole number of at least 1.")
+        if not self.is_open:
+            raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
+        for hypothesis in self._hypotheses():
+            hypothesis.stack.grow(k)
+        self.edges.grow(k)
+        if self.replay is not None:
+            self.replay.grow(k)
+        self.eta = self._schedule()
+        if self.past is not None:
+            self.past.kept = [past._replace(eta=np.pad(past.eta, (0, k))) for past in self.past.kept]
+
+    def add_features(self, k: int) -> None:
+        """Make room for k more columns; rows seen so far had nothing there."""
+        for hypothesis in self._hypotheses():
+            hypothesis.stack.add_features(k)
+            hypothesis.base.add_features(k)
+        if self.replay is not None:
+            self.replay.add_features(k)
+
+    def add_outputs(self, loss: Loss, score: float) -> None:
+        """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
+        k = loss.n_outputs - self.loss.n_outputs
+        for hypothesis in self._hypotheses():
+            hypothesis.stack.add_outputs(k)
+            hypothesis.base.add_outputs(k, score)
+        if self.replay is not None:
+            self.replay.add_outputs(k)
+        self.loss = loss
+        self.eta = self._schedule()
+
+    def _hypotheses(self) -> list[Hypothesis]:
+        """The present one and the past ones kept, each once though it may have predicted several rows."""
+        kept = self.past.kept if self.past is not None else []
+        return list({id(past.stack): past for past in (self.present, *kept)}.values())
+
+    def _rows(self, X: FloatArray) -> FloatArray:
+        if not self.is_open:
+            raise ValueError("the booster has seen no row yet. Call learn(X, y) first.")
+        return check_rows(X, self.stack.n_features)

@@ -1,0 +1,67 @@
+"""The weak learning edge, measured live: how much of its targets each learner explains (Definition 1 of the paper)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamboost.arrays import FloatArray
+
+
+class EdgeMeter:
+    """γ̂ᵢ = 1 − Σ‖target − hᵢ(x)‖² / Σ‖target‖² for every learner, over all rows and over the latest ones.
+
+    An edge of 1 is a learner that says exactly what it should, 0 one that might as well say nothing; below 0
+    it does harm. Each row counts with what the learner said before it learned that row.
+
+    Parameters
+    ----------
+    n_learners : int
+    window : int
+        How many rows ``recent`` looks back; a chunk learned in one step counts as one row there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> meter = EdgeMeter(n_learners=2)
+    >>> meter.add(targets=np.array([[[2.0], [2.0]]]), h=np.array([[[1.0], [4.0]]]), weight=np.ones(1))
+    >>> meter.running.tolist()
+    [0.75, 0.0]
+    """
+
+    def __init__(self, n_learners: int, window: int = 1000) -> None:
+        self.missed = np.zeros(n_learners)  # Σ w ‖target − h‖²
+        self.size = np.zeros(n_learners)  # Σ w ‖target‖²
+        self.last = np.zeros((window, 2, n_learners))  # the same two for each of the latest steps
+        self.steps = 0
+
+    def add(self, targets: FloatArray, h: FloatArray, weight: FloatArray) -> None:
+        """Count rows: what the learners should have said and what they said, both (n, N, m)."""
+        both = np.empty((2, *targets.shape[:2]))
+        np.einsum("nim,nim->ni", targets - h, targets - h, out=both[0])
+        np.einsum("nim,nim->ni", targets, targets, out=both[1])
+        sums = np.einsum("cni,n->ci", both, weight)
+        self.missed += sums[0]
+        self.size += sums[1]
+        self.last[self.steps % len(self.last)] = sums
+        self.steps += 1
+
+    @property
+    def running(self) -> FloatArray:
+        """The edges since the first row, (N,); NaN where every target was 0 so far."""
+        return _edge(self.missed, self.size)
+
+    @property
+    def recent(self) -> FloatArray:
+        """The edges over the latest rows, (N,)."""
+        missed, size = self.last.sum(axis=0)
+        return _edge(missed, size)
+
+    def grow(self, k: int) -> None:
+        """Make room for k more learners."""
+        self.missed = np.pad(self.missed, (0, k))
+        self.size = np.pad(self.size, (0, k))
+        self.last = np.pad(self.last, ((0, 0), (0, 0), (0, k)))
+
+
+def _edge(missed: FloatArray, size: FloatArray) -> FloatArray:
+    return 1.0 - np.divide(missed, size, out=np.full_like(size, np.nan), where=size > 0)

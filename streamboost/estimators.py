@@ -1,0 +1,398 @@
+"""The two estimators, fluent in scikit-learn's dialect and in River's, on the same state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from streamboost import recipes
+from streamboost.arrays import FloatArray
+from streamboost.errors import require
+from streamboost.estimator_base import Row, StreamEstimator, Targets
+from streamboost.labels import Labels
+from streamboost.losses import Loss, Softmax
+
+
+class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
+    """Streaming gradient boosting for real-valued targets, one or several.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        ``"squared_error"`` (which ``"auto"`` stands for), ``"absolute_error"``, ``"huber"``, ``"quantile"`` (the
+        median), ``"poisson"``, or any loss of :mod:`streamboost.losses`, such as ``Quantile(0.9)``.
+    n_estimators : int
+        N, the number of weak learners.
+    learning_rate : float or "theory", optional
+        η, the step size. ``"theory"`` takes it from each learner's measured edge. Left out, the loss suggests one.
+    max_depth, min_samples_leaf, l2
+        Depth of the trees, rows a leaf must hold when it is grown, and the ridge that pulls a leaf towards 0.
+    learner : "tree", "linear", stack, or a model to wrap
+        The weak learners: any stack, River regressor, scikit-learn regressor or fitting function.
+    base : "linear", "constant", number, base, or fitted model
+        y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
+    descent : Descent, optional
+        Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
+    memory : int or None
+        How many recent rows learners are refitted to; ``None`` for all.
+    refit_every : int
+        Rows between two refits when the memory is full.
+    iterate : {"last", "average"}
+        Predict with the present hypothesis or with the average of past ones.
+    semantics : {"sequential", "minibatch"}
+        Whether a chunk is learned row by row, as if given one row at a time, or in one step.
+    new_columns : {"error", "grow"}
+        Whether frames may bring new named columns; dict rows always may.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    booster_ : Booster
+        The booster behind it.
+    edges_, feature_importances_ : arrays of shape (N,) and (d,)
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamboost import SGBRegressor
+    >>> X, y = make_friedman1(2000, noise=1.0, random_state=0)
+    >>> model = SGBRegressor()
+    >>> before = model.learn(X, y)  # each row predicted, then learned
+    >>> rmse = ((before[1000:] - y[1000:]) ** 2).mean() ** 0.5
+    >>> bool(rmse < 0.5 * y.std())
+    True
+    >>> model.learn_one({0: 0.5, 3: 0.2}, 14.0)  # River's dialect, on the same state
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn the rows in one pass.
+
+        Parameters
+        ----------
+        X : array, frame, Arrow table or list of dicts of shape (n, d)
+        y : array of shape (n,) or (n, m)
+        sample_weight : array of shape (n,), optional
+        """
+        return self._restart(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the rows after all those learned before; arguments as in :meth:`fit`."""
+        self._learn(X, y, sample_weight)
+        return self
+
+    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
+        """Predict each row, then learn it; return the predictions made before learning."""
+        return self._predictions(self._learn(X, y, sample_weight))
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict the target of every row, (n,) or (n, m)."""
+        return self._predictions(self._scores(X))
+
+    def staged_predict(self, X: Any) -> Iterator[FloatArray]:
+        """Predict with the first learner, the first two, and so on."""
+        return map(self._predictions, self._staged_scores(X))
+
+    def predict_one(self, x: Row) -> Any:
+        """Predict one row; 0 before anything was learned."""
+        if not hasattr(self, "booster_"):
+            return 0.0
+        return self._predictions(self._score_one(x))[0].tolist()
+
+    def predict_many(self, X: Any) -> Any:
+        """Predict a frame of rows; a pandas Series with the frame's index."""
+        pandas = require("pandas", extra="river", by="predict_many")
+        return pandas.Series(self._predictions(self._scores(X, "dict")), index=getattr(X, "index", None))
+
+    def _predictions(self, score: FloatArray) -> FloatArray:
+        prediction = self.booster_.loss.predict(score)
+        return prediction[:, 0] if prediction.shape[1] == 1 else prediction
+
+    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
+        try:
+            targets = np.array(y, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"y holds something that is not a number ({error}). For classes use SGBClassifier."
+            ) from None
+        if targets.ndim not in (1, 2):
+            raise ValueError(f"y has shape {targets.shape}, expected (n,), or (n, m) for m outputs.")
+        return Targets(targets[:, None] if targets.ndim == 1 else targets)
+
+    def _check_targets(self, targets: Targets, loss: Loss) -> None:
+        loss.check_targets(targets.values)
+
+    def _make_loss(self, targets: Targets) -> Loss:
+        return recipes.make_regression_loss(self.loss, targets.values.shape[1])
+
+    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        return self.booster_.learn(X, targets.values, weight)
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return bool(getattr(estimator.loss, "name", estimator.loss) != "hinge")
+
+
+class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
+    """Streaming gradient boosting for classes, any number of them; new ones may appear mid-stream.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        ``"log_loss"`` (which ``"auto"`` stands for; softmax over all classes seen), or the paper's ``"logistic"`` and
+        ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
+    n_estimators, learning_rate, max_depth, min_samples_leaf, l2, learner, base, descent
+        As in :class:`SGBRegressor`.
+    memory, refit_every, iterate, semantics, new_columns, random_state
+        As in :class:`SGBRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes known so far: sorted at the first call, new ones at the end.
+    booster_, edges_, feature_importances_, n_features_in_, feature_names_in_
+        As in :class:`SGBRegressor`.
+
+    Examples
+    --------
+    >>> from streamboost import SGBClassifier
+    >>> model = SGBClassifier()
+    >>> for t in range(300):
+    ...     model.learn_one({"price": t % 7, "city": "Bonn" if t % 2 else "Graz"}, "buy" if t % 7 > 3 else "wait")
+    >>> model.predict_one({"price": 6, "city": "Graz"})
+    'buy'
+    >>> model.learn_one({"price": 2}, "sell")  # a class never seen before
+    >>> sorted(model.predict_proba_one({"price": 2}))
+    ['buy', 'sell', 'wait']
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn the rows in one pass.
+
+        Parameters
+        ----------
+        X : array, frame, Arrow table or list of dicts of shape (n, d)
+        y : array of shape (n,)
+            Strings, booleans or whole numbers.
+        sample_weight : array of shape (n,), optional
+        """
+        classes = None if y is None else Labels().encode(_label_column(y))[1]
+        return self._restart(X, y, sample_weight, classes=classes)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Learn the rows after all those learned before.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        classes : array, optional
+            Classes to expect: good to know at the first call, never needed.
+        """
+        self._learn(X, y, sample_weight, classes=classes)
+        return self
+
+    def learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        method: Literal["predict", "predict_proba", "decision_function"] = "predict",
+    ) -> NDArray[Any]:
+        """Predict each row, then learn it; return the predictions made before learning.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        method : {"predict", "predict_proba", "decision_function"}
+            What to return. A class not known when a row was predicted has probability 0 there; the label of a row
+            predicted before any class was known is None.
+        """
+        if method not in ("predict", "predict_proba", "decision_function"):
+            raise ValueError(
+                f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'. "
+                "If unsure, leave it out."
+            )
+        if method == "predict_proba":
+            self._check_has_probabilities()
+        scores = self._learn(X, y, sample_weight)
+        if method == "decision_function":
+            return self._decision(scores)
+        return self._labels(scores) if method == "predict" else self._probabilities(scores)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes known so far."""
+        check_is_fitted(self)
+        classes: NDArray[Any] = self.labels_.classes
+        return classes
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """The raw scores: (n,) for two classes, (n, K) for more."""
+        return self._decision(self._scores(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the class of every row."""
+        return self._labels(self._scores(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Predict the probability of every class, (n, K), in the order of ``classes_``."""
+        return self._probabilities(self._scores(X))
+
+    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Predict with the first learner, the first two, and so on."""
+        return map(self._labels, self._staged_scores(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
+        """Predict probabilities with the first learner, the first two, and so on."""
+        return map(self._probabilities, self._staged_scores(X))
+
+    def predict_one(self, x: Row) -> Any:
+        """Predict one row; None before anything was learned."""
+        if not hasattr(self, "booster_"):
+            return None
+        return self._labels(self._score_one(x)).tolist()[0]
+
+    def predict_proba_one(self, x: Row) -> dict[Any, float]:
+        """Predict the probability of every class known so far."""
+        self._check_has_probabilities()
+        if not hasattr(self, "booster_"):
+            return {}
+        return dict(zip(self.labels_.numbers, self._probabilities(self._score_one(x))[0].tolist(), strict=True))
+
+    def predict_many(self, X: Any) -> Any:
+        """Predict a frame of rows; a pandas Series with the frame's index."""
+        pandas = require("pandas", extra="river", by="predict_many")
+        return pandas.Series(self._labels(self._scores(X, "dict")), index=getattr(X, "index", None))
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Predict probabilities for a frame of rows; a pandas DataFrame with one column per class."""
+        self._check_has_probabilities()
+        pandas = require("pandas", extra="river", by="predict_proba_many")
+        probabilities = self._probabilities(self._scores(X, "dict"))
+        return pandas.DataFrame(probabilities, index=getattr(X, "index", None), columns=list(self.labels_.numbers))
+
+    # Scores to answers. A score of -inf belongs to a class that was not known yet.
+
+    def _decision(self, scores: FloatArray) -> FloatArray:
+        if scores.shape[1] == 2:
+            with np.errstate(invalid="ignore"):
+                return scores[:, 1] - scores[:, 0]
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _labels(self, scores: FloatArray) -> NDArray[Any]:
+        classes = self.labels_.classes
+        if self._is_one_score() and len(classes) == 2:
+            return classes[(scores[:, 0] > 0).astype(int)]  # type: ignore[no-any-return]
+        labels = classes[scores.argmax(axis=1)]
+        unknown = np.isneginf(scores).all(axis=1)
+        if unknown.any():
+            labels = labels.astype(object)
+            labels[unknown] = None
+        return labels  # type: ignore[no-any-return]
+
+    def _probabilities(self, scores: FloatArray) -> FloatArray:
+        loss = self.booster_.loss
+        if isinstance(loss, Softmax):
+            unknown = np.isneginf(scores).all(axis=1, keepdims=True)
+            return np.where(unknown, 0.0, loss.predict(np.where(unknown, 0.0, scores)))
+        p = loss.predict(scores)
+        if self._is_one_score():
+            return np.concatenate([1.0 - p, p], axis=1) if len(self.labels_) == 2 else np.ones_like(p)
+        normalised: FloatArray = p / p.sum(axis=1, keepdims=True)
+        return normalised
+
+    def _is_one_score(self) -> bool:
+        """Whether two classes share one score, as the paper's binary losses have it."""
+        return self.booster_.loss.n_outputs == 1 and not isinstance(self.booster_.loss, Softmax)
+
+    def _check_has_probabilities(self) -> None:
+        if not _has_probabilities(self):
+            raise NotImplementedError(f"loss {self.loss!r} gives no probabilities. Use 'log_loss' or 'logistic'.")
+
+    # Labels to targets.
+
+    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
+        first = not hasattr(self, "booster_")
+        labels = Labels() if first else self.labels_
+        column = _label_column(y)
+        if classes is not None:
+            labels = labels.extended(sorted(labels.encode(_label_column(classes))[1]))
+        codes, new = labels.encode(column)
+        if recipes.is_one_versus_rest(self.loss):
+            if first:  # the classes of the first chunk are the classes
+                labels = labels.extended(sorted(new))
+                codes, new = labels.encode(column)
+            room = max(len(labels) if first else self.booster_.loss.n_outputs, 2)
+            if len(labels) + len(new) > room:
+                raise ValueError(
+                    f"y brings the class {[*labels.numbers, *new][room]!r}, but loss {self.loss!r} has room for {room} "
+                    "classes. Declare all classes at the first call (classes=...), or use loss='log_loss'."
+                )
+        return Targets(codes[:, None], labels, new)
+
+    def _check_targets(self, targets: Targets, loss: Loss) -> None:
+        """Labels were checked when they were encoded."""
+
+    def _make_loss(self, targets: Targets) -> Loss:
+        return recipes.make_classification_loss(self.loss, max(len(targets.labels), 1))
+
+    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        self.labels_ = labels = targets.labels
+        codes = targets.values[:, 0]
+        if not isinstance(self.booster_.loss, Softmax):
+            self.labels_ = labels.extended(targets.new)
+            return self.booster_.learn(X, recipes.margins(codes, self.booster_.loss.n_outputs), weight)
+        nothing_known = len(labels) == 0
+        if nothing_known:
+            self.labels_ = labels = labels.extended(targets.new[:1])
+        if len(labels) > self.booster_.loss.n_outputs:
+            self._make_room(X[:1])
+        scores = np.full((len(X), len(labels) + len(targets.new) - nothing_known), -math.inf)
+        start = 0
+        while start < len(X):  # up to the first row of a class not known yet; that row brings it
+            known = len(self.labels_)
+            stop = start + int(np.argmax(np.append(codes[start:], math.inf) >= known))
+            if stop > start:
+                rows = slice(start, stop)
+                scores[rows, :known] = self.booster_.learn(X[rows], codes[rows], weight[rows])
+            if stop < len(X):
+                self.labels_ = self.labels_.extended([targets.new[known - len(targets.labels)]])
+                self._make_room(X[stop : stop + 1])
+            start = stop
+        if nothing_known:
+            scores[0] = -math.inf
+        return scores
+
+    def _make_room(self, x: FloatArray) -> None:
+        """Give new classes an output, as unlikely on the rows remembered as a class never seen so far is."""
+        booster = self.booster_
+        loss = Softmax(n_classes=len(self.labels_), l2=booster.loss.l2)
+        if not booster.is_open:
+            booster.loss = loss
+            return
+        remembered = x if booster.replay is None else np.concatenate([booster.replay.X[-256:], x])
+        others = np.logaddexp.reduce(booster.score(remembered), axis=1)  # (rows,)
+        booster.add_outputs(loss, float(others.min()) - math.log(booster.n_rows + 1))
+
+
+def _label_column(y: Any) -> Any:
+    return column_or_1d(np.asarray(y, dtype=object) if isinstance(y, list) else y, warn=True)

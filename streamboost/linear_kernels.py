@@ -1,0 +1,164 @@
+"""The loops of linear learning: running moments, recursive least squares, diagonal AdaGrad. Plain arrays in and out.
+
+All learners that see the same rows with the same weights share one inverse covariance ``P``, so q of them
+cost little more than one.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from streamboost.arrays import FloatArray
+
+BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
+
+
+@njit(cache=True, nogil=True)
+def learn_moments(X: FloatArray, weight: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray) -> None:
+    """Take rows into the weighted running moments of each column, NaN passed over."""
+    for s in range(X.shape[0]):
+        w = weight[s]
+        if w <= 0.0:
+            continue
+        for j in range(X.shape[1]):
+            x = X[s, j]
+            if x == x:
+                count[j] += w
+                away = x - mean[j]
+                mean[j] += away * (w / count[j])
+                m2[j] += w * away * (x - mean[j])
+
+
+@njit(cache=True, nogil=True)
+def standardize(
+    X: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray, clip: float, out: FloatArray
+) -> None:
+    """Write (x - mean) / sd, clipped, and a last column of ones; missing values and constant columns become 0."""
+    n, d = X.shape
+    for j in range(d):
+        variance = m2[j] / count[j] if count[j] > 0.0 else 0.0
+        # below this the spread of the column is rounding noise of its mean
+        inverse = 1.0 / math.sqrt(variance) if variance > 1e-20 * mean[j] * mean[j] else 0.0
+        for s in range(n):
+            x = X[s, j]
+            z = 0.0
+            if x == x:
+                z = min(max((x - mean[j]) * inverse, -clip), clip)
+            out[s, j] = z
+    for s in range(n):
+        out[s, d] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def plain_inputs(X: FloatArray, out: FloatArray) -> None:
+    """Write the rows as they are, missing values as 0, and a last column of ones."""
+    n, d = X.shape
+    for s in range(n):
+        for j in range(d):
+            out[s, j] = X[s, j] if X[s, j] == X[s, j] else 0.0
+        out[s, d] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def apply(Z: FloatArray, W: FloatArray) -> FloatArray:
+    """Z W, every row by itself: unlike a BLAS product, the same to the last bit however many rows are asked at once."""
+    n, p = Z.shape
+    q = W.shape[1]
+    out = np.zeros((n, q))
+    for s in range(n):
+        for a in range(p):
+            z = Z[s, a]
+            for k in range(q):
+                out[s, k] += z * W[a, k]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def recursive_least_squares(
+    Z: FloatArray, targets: FloatArray, weight: FloatArray, forget: float, W: FloatArray, P: FloatArray
+) -> None:
+    """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance."""
+    p, q = W.shape
+    Pz = np.empty(p)
+    for s in range(Z.shape[0]):
+        w = weight[s]
+        if w <= 0.0:
+            continue
+        if forget < 1.0:
+            trace = 0.0
+            for a in range(p):
+                trace += P[a, a]
+            if trace < 10.0 * p:  # directions no row excites would otherwise grow without bound
+                for a in range(p):
+                    for b in range(p):
+                        P[a, b] /= forget
+        zPz = 0.0
+        for a in range(p):
+            total = 0.0
+            for b in range(p):
+                total += P[a, b] * Z[s, b]
+            Pz[a] = total
+            zPz += total * Z[s, a]
+        gain = w / (1.0 + w * max(zPz, 0.0))
+        for k in range(q):
+            error = targets[s, k]
+            for a in range(p):
+                error -= Z[s, a] * W[a, k]
+            for a in range(p):
+                W[a, k] += gain * error * Pz[a]
+        for a in range(p):
+            for b in range(a + 1):
+                P[a, b] -= gain * Pz[a] * Pz[b]
+                P[b, a] = P[a, b]
+
+
+@njit(cache=True, nogil=True)
+def adagrad(
+    Z: FloatArray,
+    targets: FloatArray,
+    weight: FloatArray,
+    rate: float,
+    forget: float,
+    W: FloatArray,
+    G: FloatArray,
+) -> None:
+    """Row after row: one AdaGrad step of W (p, q) on the square loss; G (p, q) is the discounted sum of squares."""
+    p, q = W.shape
+    for s in range(Z.shape[0]):
+        if weight[s] <= 0.0:
+            continue
+        for k in range(q):
+            error = -targets[s, k]
+            for a in range(p):
+                error += Z[s, a] * W[a, k]
+            for a in range(p):
+                g = weight[s] * error * Z[s, a]
+                G[a, k] = forget * G[a, k] + g * g
+                if G[a, k] > 0.0:
+                    W[a, k] -= rate * g / math.sqrt(G[a, k])
+
+
+def prior_covariance(n_features: int, ridge: float) -> FloatArray:
+    """P before any row: I/ridge, and a free intercept last."""
+    return np.diag(np.r_[np.full(n_features, 1.0 / ridge), BIAS_VARIANCE])
+
+
+def widen_covariance(P: FloatArray, k: int, ridge: float) -> FloatArray:
+    """P with k new inputs before the intercept, uncorrelated with all that was learned."""
+    d = len(P) - 1
+    wide = np.insert(np.insert(P, [d] * k, 0.0, axis=0), [d] * k, 0.0, axis=1)
+    wide[range(d, d + k), range(d, d + k)] = 1.0 / ridge
+    return wide
+
+
+def check_linear_options(update: str, ridge: float, forget: float, rate: float) -> None:
+    """Refuse options no linear learner could work with."""
+    if update not in ("rls", "adagrad"):
+        raise ValueError(f"update is {update!r}, expected 'rls' or 'adagrad'. If unsure, leave it out.")
+    if not ridge > 0:
+        raise ValueError(f"ridge is {ridge!r}, expected a number above 0. If unsure, leave it out.")
+    if not 0 < forget <= 1:
+        raise ValueError(f"forget is {forget!r}, expected a number in (0, 1]. To keep everything, pass 1.")
+    if not rate > 0:
+        raise ValueError(f"rate is {rate!r}, expected a number above 0. If unsure, leave it out.")

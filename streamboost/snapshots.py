@@ -1,0 +1,304 @@
+"""Saved models: a JSON header and named arrays in one safetensors file, written whole or not at all; no pickle.
+
+Into :func:`save` flows any model built of streamboost's own objects, arrays, random generators, plain containers,
+numbers and text; out of :func:`load` it flows again, bit for bit. A model needs no code of its own for this:
+:mod:`streamboost.states` takes it apart and puts it together, and what is reachable twice is saved once.
+
+The file is plain safetensors. Its metadata entry ``streamboost`` is JSON::
+
+    {"version": 1, "sha256": "...", "root": value, "nodes": [node, ...]}
+
+A value is null, a boolean, a number or text as they stand in JSON; ``{"ref": 3}`` for node 3; or ``{"int": hex}``,
+``{"float": hex}``, ``{"text": hex}``, ``{"bytes": hex}``, ``{"scalar": [dtype, hex]}`` and ``{"numpy": value}`` for
+what JSON cannot say. A node is an array by its name in the file, or a kind (``list``, ``PCG64``, or a class as
+``module:name``) with its keys and items. A node refers only to earlier nodes, so reading is one loop.
+
+Loading runs no code that a file brings, and makes objects of streamboost's own classes only. The checksum covers
+every byte. It tells damage, not malice: kernels trust the arrays of a model, so load no file from a stranger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import shutil
+import struct
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save as serialize
+
+from streamboost.errors import SnapshotError
+from streamboost.states import ARRAY_KINDS, PACKAGE, is_plain_array, is_scalar, put_together, take_apart
+
+Json: TypeAlias = Any
+
+VERSION = 1
+HEADER_LIMIT = 100_000_000  # bytes: what safetensors agrees to read
+SEAL = rb"\"sha256\":\""  # what stands before the checksum, as JSON inside JSON
+BLANK = "0" * 64  # what stands for the checksum while it is being computed
+
+# What safetensors has a name for everywhere; other arrays are stored as their bytes.
+NAMED_DTYPES = {"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"}
+
+
+def save(model: object, path: str | os.PathLike[str]) -> None:
+    """Save a model, over the file at ``path`` if there is one.
+
+    The file is written beside its place, brought to disk and then renamed: whatever goes wrong, what
+    stood at ``path`` still stands there.
+
+    Raises
+    ------
+    SnapshotError
+        If something in the model cannot be saved, before anything is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from streamboost.standardize import Standardizer
+    >>> from streamboost.states import same_state
+    >>> scaler = Standardizer(n_features=1)
+    >>> scaler.learn(np.array([[1.0], [4.0]]), np.ones(2))
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save(scaler, f"{directory}/scaler.safetensors")
+    ...     loaded = load(f"{directory}/scaler.safetensors")
+    >>> loaded.mean.tolist(), same_state(loaded, scaler)
+    ([2.5], True)
+    """
+    target = Path(os.path.realpath(path))  # through a link, so that the link stays one
+    if target.is_dir():
+        raise IsADirectoryError(f"path is {os.fspath(path)!r}, a directory, expected a file. Add a file name to it.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
+        )
+    _replace_file(target, _pack(model))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a saved model.
+
+    Raises
+    ------
+    SnapshotError
+        If the file is damaged, no snapshot, or of a newer format.
+    """
+    data = Path(path).read_bytes()
+    try:
+        return _unpack(data)
+    except SnapshotError as error:
+        raise SnapshotError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
+    except Exception as error:  # whatever the bytes of a file lead to is the file's fault
+        raise SnapshotError(
+            f"{os.fspath(path)!r} cannot be loaded: its header is malformed ({type(error).__name__}: {error}). "
+            "Take an earlier copy, or save the model again."
+        ) from error
+
+
+# From a model to bytes.
+
+
+class _Writer:
+    """Collects the nodes and arrays of a model, children before parents."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Json] = []
+        self.arrays: dict[str, NDArray[Any]] = {}
+        # The node of each thing, by id; the thing is kept, so that its id stays its own. No node yet: not finished.
+        self.seen: dict[int, tuple[object, int | None]] = {}
+
+    def value(self, value: object, path: str) -> Json:
+        """Return what stands for a value in the header."""
+        if is_scalar(value):
+            return _write_scalar(value)
+        if id(value) not in self.seen:
+            self.seen[id(value)] = value, None
+            node = self._node(value, path)
+            self.seen[id(value)] = value, len(self.nodes)
+            self.nodes.append(node)
+        number = self.seen[id(value)][1]
+        if number is None:
+            raise SnapshotError(f"{_shown(path)} leads back to itself, and cycles cannot be saved. Leave one link out.")
+        return {"ref": number}
+
+    def _node(self, value: object, path: str) -> Json:
+        if is_plain_array(value):
+            return self._array(value, _shown(path))
+        parts = take_apart(value)
+        if parts is None:
+            raise _refusal(value, path)
+        return {
+            "kind": parts.kind,
+            "keys": [self.value(key, f"{path}[key {key!r}]") for key in parts.keys],
+            "items": [self.value(item, path + label) for label, item in zip(parts.labels, parts.items, strict=True)],
+        }
+
+    def _array(self, value: NDArray[Any], name: str) -> Json:
+        while name in self.arrays:
+            name += "'"
+        array = np.array(value, order="C")  # safetensors writes what lies in memory, whatever the strides say
+        is_named = array.dtype.str in NAMED_DTYPES
+        self.arrays[name] = array if is_named else np.frombuffer(array.tobytes(), np.uint8)
+        return {"kind": "array", "name": name, "dtype": array.dtype.str, "shape": array.shape}
+
+
+def _write_scalar(value: object) -> Json:
+    """A scalar as it stands in JSON, or {tag: text} where JSON has nothing for it."""
+    if isinstance(value, (np.str_, np.bytes_)):  # item() and arrays drop zeros at the end
+        return {"numpy": _write_scalar(str.__str__(value) if isinstance(value, str) else bytes(value))}
+    if isinstance(value, np.generic):
+        return {"scalar": [value.dtype.str, value.tobytes().hex()]}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": struct.pack(">d", value).hex()}
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return {"int": hex(value)}
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        return {"text": value.encode(errors="surrogatepass").hex()}  # JSON would join two halves of a pair
+    return value
+
+
+def _refusal(value: object, path: str) -> SnapshotError:
+    cls = type(value)
+    public = [part for part in cls.__module__.split(".") if not part.startswith("_") and part != "builtins"]
+    dtype = f" of dtype {value.dtype}" if isinstance(value, np.ndarray) else ""
+    return SnapshotError(
+        f"{_shown(path)} is a {'.'.join([*public, cls.__qualname__])}{dtype}, which cannot be saved without pickle. "
+        f"{PACKAGE}'s own objects, arrays, plain containers, numbers and text can: use those, or pickle the model."
+    )
+
+
+def _shown(path: str) -> str:
+    return path.removeprefix(".").encode(errors="backslashreplace").decode() or "model"
+
+
+def _pack(model: object) -> bytes:
+    writer = _Writer()
+    try:
+        root = writer.value(model, "")
+    except RecursionError as error:
+        raise SnapshotError("the model is nested too deeply to be saved. Use flatter containers.") from error
+    header = {"version": VERSION, "sha256": BLANK, "root": root, "nodes": writer.nodes}
+    data = serialize(writer.arrays, metadata={PACKAGE: json.dumps(header, separators=(",", ":"))})
+    if int.from_bytes(data[:8], "little") > HEADER_LIMIT:
+        raise SnapshotError(
+            f"the model holds more than {HEADER_LIMIT:,} bytes outside its arrays, which is more than can be loaded "
+            "again. Keep long lists of numbers in arrays."
+        )
+    at = data.index(SEAL) + len(SEAL)
+    return data[:at] + _checksum(data, at) + data[at + len(BLANK) :]
+
+
+def _checksum(data: bytes, at: int) -> bytes:
+    """The SHA-256 of a file as hex digits, with their own place in it blank."""
+    view = memoryview(data)
+    digest = hashlib.sha256(view[:at])
+    digest.update(BLANK.encode())
+    digest.update(view[at + len(BLANK) :])
+    return digest.hexdigest().encode()
+
+
+def _replace_file(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # elsewhere a directory cannot be opened
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+# From bytes to a model.
+
+
+def _unpack(data: bytes) -> Any:
+    start = 8 + int.from_bytes(data[:8], "little")  # of the arrays
+    at = data.find(SEAL, 8, start) + len(SEAL)
+    if at < len(SEAL):
+        raise SnapshotError("it is no snapshot, or badly damaged. Use a file written by save.")
+    tensors = json.loads(data[8:start])
+    header = json.loads(tensors.pop("__metadata__")[PACKAGE])
+    version = header["version"]
+    if type(version) is int and version > VERSION:
+        raise SnapshotError(
+            f"its format version is {version}, and this {PACKAGE} reads versions up to {VERSION}. "
+            f"Upgrade: pip install --upgrade {PACKAGE}"
+        )
+    if version != VERSION or data[at : at + len(BLANK)] != _checksum(data, at):
+        raise SnapshotError("its checksum does not match, so it is damaged. Take an earlier copy.")
+    arrays = {}
+    for name, tensor in tensors.items():
+        first, last = tensor["data_offsets"]
+        arrays[name] = data[start + first : start + last]
+    reader = _Reader(arrays)
+    for node in header["nodes"]:
+        reader.built.append(reader.node(node))
+    return reader.value(header["root"])
+
+
+class _Reader:
+    """Builds one node after the other, each out of earlier ones."""
+
+    def __init__(self, arrays: dict[str, bytes]) -> None:
+        self.arrays = arrays
+        self.built: list[Any] = []
+
+    def node(self, node: Json) -> Any:
+        """Build a node."""
+        if node["kind"] == "array":
+            return _array(self.arrays[node["name"]], node["dtype"], node["shape"])
+        keys = [self.value(key) for key in node["keys"]]
+        items = [self.value(item) for item in node["items"]]
+        return put_together(node["kind"], keys, items)
+
+    def value(self, value: Json) -> Any:
+        """Return what a value of the header stands for."""
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        [(tag, content)] = value.items()
+        match tag:
+            case "ref":
+                if type(content) is not int or content < 0:
+                    raise SnapshotError(f"its header refers to node {content!r}. Take an earlier copy.")
+                return self.built[content]
+            case "int":
+                return int(content, 16)
+            case "float":
+                return struct.unpack(">d", bytes.fromhex(content))[0]
+            case "text":
+                return bytes.fromhex(content).decode(errors="surrogatepass")
+            case "bytes":
+                return bytes.fromhex(content)
+            case "scalar":
+                dtype, digits = content
+                return _array(bytes.fromhex(digits), dtype, [])[()]
+            case "numpy":
+                text = self.value(content)
+                return np.bytes_(text) if isinstance(text, bytes) else np.str_(text)
+        raise SnapshotError(f"its header has a value of kind {tag!r}. Take an earlier copy.")
+
+
+def _array(data: bytes, dtype_name: str, shape: list[int]) -> NDArray[Any]:
+    """An array of its own: contiguous, aligned, writable."""
+    dtype = np.dtype(dtype_name)
+    if dtype.kind not in ARRAY_KINDS or dtype.itemsize * math.prod(shape) != len(data):
+        raise SnapshotError(f"{len(data)} bytes are no array of {dtype_name} and shape {shape}. Take an earlier copy.")
+    return np.ndarray(tuple(shape), dtype, buffer=data).copy()

@@ -1,0 +1,128 @@
+"""What a stack is: N weak learners of one kind, held together.
+
+A stack says what each learner predicts and is told what each should have said. It knows neither the loss
+nor the descent, so every stack works with every loss. Given ``x`` the answers do not depend on one
+another: a stack answers for all N at once.
+
+Into a stack flow float rows ``X`` (n, d), with NaN for a missing value, and targets (n, N, m);
+out of it flow predictions (n, N, m).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamboost.arrays import FloatArray
+from streamboost.binning import Bins
+
+Marks = NDArray[np.uint16]
+
+
+class Window(Protocol):
+    """The rows a learner is refitted to: what :class:`streamboost.replay.Replay` shows of itself."""
+
+    @property
+    def X(self) -> FloatArray:  # noqa: N802 (the paper's letter)
+        """The rows, (n, d)."""
+
+    @property
+    def codes(self) -> NDArray[np.uint8]:
+        """The same rows as bin codes, (d, n): only for a stack that declares ``n_bins``."""
+
+    @property
+    def bins(self) -> Bins:
+        """The cut points behind ``codes``."""
+
+
+class Stack(ABC):
+    """N weak learners of one kind.
+
+    A stack is made with its options only; :meth:`open` tells it the shapes, once, before the first row.
+    Predicting never changes it. All randomness comes from the ``seed`` given to :meth:`open`.
+
+    Attributes
+    ----------
+    n_learners : int
+        N.
+    n_features, n_outputs : int
+        d and m; 0 until opened.
+    refittable : sequence of int
+        Which learners can be fitted from scratch to a window of rows (:meth:`refit`).
+    n_bins : int
+        How many bin codes per column a refit wants; 0 if it wants the raw rows only.
+    """
+
+    n_bins: int = 0
+
+    def __init__(self, n_learners: int) -> None:
+        if not isinstance(n_learners, (int, np.integer)) or n_learners < 1:
+            raise ValueError(
+                f"n_learners is {n_learners!r}, expected a whole number of at least 1. "
+                "If unsure, leave it out: every stack has a default."
+            )
+        self.n_learners = int(n_learners)
+        self.n_features = 0
+        self.n_outputs = 0
+
+    def open(self, n_features: int, n_outputs: int, seed: int = 0) -> None:
+        """Make room for rows of ``n_features`` columns and targets of ``n_outputs`` columns."""
+        self.n_features = n_features
+        self.n_outputs = n_outputs
+        self._open(seed)
+
+    @abstractmethod
+    def _open(self, seed: int) -> None:
+        """Allocate the learners; every learner predicts 0 until it has learned something."""
+
+    @abstractmethod
+    def predict(self, X: FloatArray) -> FloatArray:
+        """What each learner says, (n, N, m): a new array."""
+
+    @abstractmethod
+    def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
+        """Let learner i learn ``targets[:, i]`` (n, m) for the rows ``X``, row after row."""
+
+    @abstractmethod
+    def grow(self, k: int) -> None:
+        """Append k fresh learners."""
+
+    @abstractmethod
+    def add_features(self, k: int) -> None:
+        """Make room for k more columns; rows seen so far had nothing (NaN) there."""
+
+    @abstractmethod
+    def add_outputs(self, k: int) -> None:
+        """Make room for k more outputs; every learner says 0 there until told otherwise."""
+
+    @property
+    def refittable(self) -> Sequence[int]:
+        """The learners that :meth:`refit` takes; none unless a stack says otherwise."""
+        return range(0)
+
+    @property
+    def needs_replay(self) -> bool:
+        """Whether learners learn from refits alone, so that without a replay they would never say anything."""
+        return False
+
+    def check_weight(self, weight: FloatArray) -> None:  # noqa: B027 (most stacks take any weight)
+        """Refuse weights (n,) these learners cannot make use of; called before anything is learned from a chunk."""
+
+    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> Marks | None:
+        """Fit learner i afresh to the window's rows; return its marks of those rows, if it keeps any.
+
+        ``target`` is (n, m), one row for each row of the window.
+        """
+        raise TypeError(f"{type(self).__name__} cannot be refitted: give the booster replay=None.")
+
+    def marks(self, X: FloatArray) -> Marks | None:
+        """What to remember of each row (n, N) so that :meth:`recall` is cheaper than :meth:`predict`."""
+        return None
+
+    def recall(self, marks: Marks) -> FloatArray:
+        """What the first learners say (n, k, m) of rows remembered by their marks (n, k)."""
+        raise TypeError(f"{type(self).__name__} keeps no marks: use predict.")

@@ -1,0 +1,275 @@
+"""The state of a model: taken apart into named values, put together again, and compared.
+
+Into :func:`take_apart` flows one object, container or random generator; out flow its parts, of which
+:func:`put_together` makes its equal. An object needs no code of its own for this: its parts are its attributes.
+Left out are the slots a class names beside an explicit ``__dict__``: caches, which follow from the rest.
+:func:`flatten` and :func:`same_state` walk a whole model this way. Objects are made of streamboost's own classes only,
+and without running any of their methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+import struct
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from types import MemberDescriptorType
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Generator, Philox, RandomState, SeedSequence
+from numpy.typing import NDArray
+
+from streamboost.errors import SnapshotError
+
+PACKAGE = __name__.partition(".")[0]
+
+ARRAY_KINDS = "biufcSUmM"
+PLAIN = (type(None), bool, int, float, str, bytes)
+BIT_GENERATORS: dict[str, type[BitGenerator]] = {
+    cls.__name__: cls for cls in (PCG64, PCG64DXSM, MT19937, Philox, SFC64)
+}
+# Things of others that are known by a few attributes.
+ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    range: ("start", "stop", "step"),
+    Generator: ("bit_generator",),
+    SeedSequence: ("entropy", "spawn_key", "pool_size", "n_children_spawned"),
+    **dict.fromkeys(BIT_GENERATORS.values(), ("state", "seed_seq")),
+}
+
+
+def flatten(model: object) -> dict[str, object]:
+    """Every number, text and array of a model under its attribute path: a photograph, for comparing states.
+
+    What could not be saved appears as its pickle, or as itself if it has none.
+
+    Examples
+    --------
+    >>> from streamboost.cost import CostMeter
+    >>> flatten({"cost": CostMeter(predictions=3), "seen": [1, None]})
+    {"['cost'].predictions": 3, "['cost'].updates": 0, "['seen'][0]": 1, "['seen'][1]": None}
+    """
+    return {stop.path: stop.value for stop in _walk(model) if stop.is_leaf}
+
+
+def same_state(a: object, b: object) -> bool:
+    """Whether two models are made of the same classes with the same values, bit for bit: NaN is NaN, 0 is not -0.
+
+    Examples
+    --------
+    >>> same_state([1.0, float("nan")], [1.0, float("nan")]), same_state([0.0], [-0.0]), same_state([1], (1,))
+    (True, False, False)
+    """
+    left, right = ({(stop.path, stop.kind): stop.value for stop in _walk(model)} for model in (a, b))
+    return left.keys() == right.keys() and all(_equal(value, right[at]) for at, value in left.items())
+
+
+# Taking things apart, and putting them together again.
+
+
+class Parts(NamedTuple):
+    """What a container or an object consists of."""
+
+    kind: str
+    keys: Sequence[object]  # of a dict, or names of attributes; else empty
+    items: Sequence[object]
+    labels: Sequence[str]  # what each item adds to the path
+
+
+def take_apart(value: Any) -> Parts | None:
+    """The parts of a container or of an object of ours; None for anything else."""
+    cls = type(value)
+    if cls is dict:
+        return Parts("dict", list(value), list(value.values()), [f"[{key!r}]" for key in value])
+    if cls in (list, tuple):
+        return Parts(cls.__name__, (), value, [f"[{i}]" for i in range(len(value))])
+    if cls in (set, frozenset):
+        items = sorted(value, key=repr)  # a set's own order changes from run to run
+        return Parts(cls.__name__, (), items, [f"{{{item!r}}}" for item in items])
+    if cls is np.ndarray and value.dtype == object:
+        return Parts("objects", (), [value.shape, *value.flat], [".shape", *(f".flat[{i}]" for i in range(value.size))])
+    if cls is RandomState:
+        state: Any = value.get_state(legacy=False)
+        is_usual = state["bit_generator"] == "MT19937"  # the only one whose state can be set again
+        return Parts("RandomState", (), [state], [".get_state()"]) if is_usual else None
+    if cls in ATTRIBUTES:
+        names = ATTRIBUTES[cls]
+        return Parts(cls.__name__, (), [getattr(value, name) for name in names], [f".{name}" for name in names])
+    kind = _class_name(cls)
+    if kind is None:
+        return None
+    attributes = _attributes(value)
+    return Parts(kind, list(attributes), list(attributes.values()), [f".{name}" for name in attributes])
+
+
+def put_together(kind: str, keys: list[Any], items: list[Any]) -> Any:
+    """Undo :func:`take_apart`; what wrong parts lead to is for the caller to explain."""
+    match kind:
+        case "list":
+            return items
+        case "tuple":
+            return tuple(items)
+        case "set":
+            return set(items)
+        case "frozenset":
+            return frozenset(items)
+        case "dict":
+            return dict(zip(keys, items, strict=True))
+        case "objects":
+            shape, *elements = items
+            flat = np.empty(len(elements), dtype=object)
+            for i, element in enumerate(elements):  # one by one: an element may itself be a sequence
+                flat[i] = element
+            return flat.reshape(shape)
+        case "range":
+            return range(*items)
+        case "Generator":
+            return Generator(*items)
+        case "SeedSequence":
+            return SeedSequence(**dict(zip(ATTRIBUTES[SeedSequence], items, strict=True)))
+        case "RandomState":
+            random_state = RandomState(0)
+            random_state.set_state(*items)
+            return random_state
+    if kind in BIT_GENERATORS:
+        state, seed_seq = items
+        bit_generator: Any = BIT_GENERATORS[kind](seed_seq)
+        bit_generator.state = state
+        return bit_generator
+    return _new_object(_find_class(kind), keys, items)
+
+
+def _attributes(value: Any) -> dict[str, object]:
+    """What an object of ours consists of, by name."""
+    cls = type(value)
+    if _is_named_tuple(cls):
+        return dict(zip(cls._fields, value, strict=True))
+    attributes = dict(getattr(value, "__dict__", {}))
+    attributes.pop("__orig_class__", None)  # what a generic class was made of: a matter of types only
+    for name, slot in _slots(cls).items():
+        with contextlib.suppress(AttributeError):  # never set
+            attributes[name] = slot.__get__(value)
+    return attributes
+
+
+def _new_object(cls: type[Any], names: list[Any], values: list[Any]) -> Any:
+    """Make an object of its attributes without running any method of its class."""
+    attributes = dict(zip(names, values, strict=True))
+    if _is_named_tuple(cls):
+        if tuple(attributes) != cls._fields:
+            raise SnapshotError(f"{cls.__name__} has the fields {cls._fields}, not {tuple(names)}. Save it again.")
+        return tuple.__new__(cls, values)
+    instance = object.__new__(cls)
+    slots = _slots(cls)
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise SnapshotError(f"an attribute of {cls.__name__} is called {name!r}. Take an earlier copy.")
+        if name in slots:
+            slots[name].__set__(instance, value)
+        else:
+            instance.__dict__[name] = value
+    return instance
+
+
+def _slots(cls: type) -> dict[str, MemberDescriptorType]:
+    """The slots of a class that are state."""
+    return {
+        name: member
+        for base in cls.__mro__
+        if "__dict__" not in vars(base).get("__slots__", ())
+        for name, member in vars(base).items()
+        if isinstance(member, MemberDescriptorType)
+    }
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return cls.__bases__ == (tuple,) and hasattr(cls, "_fields")
+
+
+def _class_name(cls: type) -> str | None:
+    """How a file calls a class of ours; None for a class whose objects could not be made again."""
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    try:
+        if _find_class(name) is not cls or issubclass(cls, Enum):
+            return None
+        if not _is_named_tuple(cls):
+            object.__new__(cls)  # refuses where a built-in base holds part of the state
+    except (SnapshotError, TypeError):
+        return None
+    return name
+
+
+def _find_class(name: str) -> type:
+    """Find a class by ``module:name``, among those that streamboost itself defines."""
+    module, _, qualname = name.partition(":")
+    path = module.split(".")
+    try:
+        if path[0] != PACKAGE or any(part.startswith("__") for part in path):
+            raise ImportError(f"not a module of {PACKAGE}")
+        found: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = vars(found)[part]
+        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, qualname):
+            raise TypeError("not a class defined there")
+    except (ImportError, KeyError, TypeError) as error:
+        raise SnapshotError(
+            f"it holds a {name!r}, which is no class of this {PACKAGE} ({error}). "
+            f"Use the version of {PACKAGE} that saved it."
+        ) from error
+    return found
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a value is a number, text, bytes or None, Python's or NumPy's."""
+    return type(value) in PLAIN or (isinstance(value, np.generic) and value.dtype.kind in ARRAY_KINDS)
+
+
+def is_plain_array(value: object) -> TypeGuard[NDArray[Any]]:
+    """Whether a value is an array of such scalars."""
+    return type(value) is np.ndarray and value.dtype.kind in ARRAY_KINDS
+
+
+# Comparing states.
+
+
+class _Stop(NamedTuple):
+    path: str
+    kind: str
+    value: object  # of a container its length, of a dict its order
+    is_leaf: bool
+
+
+def _walk(value: object, path: str = "") -> Iterator[_Stop]:
+    """Visit every container and every leaf."""
+    parts = take_apart(value)
+    if parts is None:
+        cls = type(value)
+        yield _Stop(path.removeprefix("."), f"{cls.__module__}.{cls.__qualname__}", _leaf(value), is_leaf=True)
+        return
+    size = str(parts.labels if parts.kind == "dict" else len(parts.labels))
+    yield _Stop(path.removeprefix("."), parts.kind, size, is_leaf=False)
+    for label, item in zip(parts.labels, parts.items, strict=True):
+        yield from _walk(item, path + label)
+
+
+def _leaf(value: object) -> object:
+    if is_plain_array(value):
+        return value.copy()
+    if is_scalar(value):
+        return value
+    try:
+        return pickle.dumps(value)
+    except Exception:  # pickle fails in as many ways as there are things it cannot take
+        return value
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (np.ndarray, np.generic)):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, float):
+        return struct.pack(">d", a) == struct.pack(">d", b)
+    return a is b or (type(a) in PLAIN and bool(a == b))

@@ -1,0 +1,565 @@
+"""The contracts, run over everything we ship, and over broken things that must be caught."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from river import linear_model, preprocessing
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDRegressor
+from sklearn.tree import ExtraTreeRegressor
+
+from streamboost import descents, losses, testing
+from streamboost.bases import Constant, Frozen, Linear
+from streamboost.descents import AdaGrad, Ball, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
+from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
+from streamboost.stacks.chain import ChainStack
+from streamboost.stacks.linear import LinearStack
+from streamboost.stacks.refitted import BatchStack, FunctionStack
+from streamboost.stacks.tree import TreeStack
+from streamboost.stacks.wrapped import PartialFitStack, RiverStack
+
+N = 3
+
+
+def named(check):
+    return check.__name__ if callable(check) else None
+
+
+# Stacks
+
+
+def nearest(X, target, weight):
+    """The target of the nearest remembered row."""
+    known = np.nan_to_num(X)
+    return lambda X: target[((np.nan_to_num(X)[:, None] - known) ** 2).sum(axis=2).argmin(axis=1)]
+
+
+def river_line():
+    return preprocessing.StandardScaler() | linear_model.LinearRegression()
+
+
+STACKS = {
+    "linear": lambda: LinearStack(N),
+    "linear, forgetting": lambda: LinearStack(N, forget=0.9, standardize=False),
+    "linear, adagrad": lambda: LinearStack(N, update="adagrad", forget=0.99),
+    "trees": lambda: TreeStack(N, max_depth=3, n_bins=16),
+    "trees, forgetting": lambda: TreeStack(N, max_depth=2, forget=5, min_samples_leaf=1, l2=0),
+    "river": lambda: RiverStack(river_line(), N),
+    "partial_fit": lambda: PartialFitStack(SGDRegressor(), N),
+    "batch": lambda: BatchStack(Ridge(), N),
+    "batch, random": lambda: BatchStack(ExtraTreeRegressor(max_depth=3), N),
+    "function": lambda: FunctionStack(nearest, N),
+    "chain": lambda: ChainStack([LinearStack(2), TreeStack(2, max_depth=2)]),
+    "chain of trees": lambda: ChainStack([TreeStack(1, max_depth=2), TreeStack(2, max_depth=3)]),
+}
+
+
+@pytest.mark.parametrize("check", testing.STACK_CHECKS, ids=named)
+@pytest.mark.parametrize("kind", STACKS)
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_our_stacks_keep_the_contract(kind, check, n_outputs):
+    check(testing.StackCase(STACKS[kind], n_outputs=n_outputs))
+
+
+class LearnsOnPredict(LinearStack):
+    def predict(self, X):
+        said = super().predict(X)
+        self._weights *= 1.01
+        return said
+
+
+class HandsOutItsState(LinearStack):
+    """Answers from an array it keeps."""
+
+    def predict(self, X):
+        if not hasattr(self, "kept") or self.kept.shape != (len(X), self.n_learners, self.n_outputs):
+            self.kept = super().predict(X)
+        return self.kept
+
+    def learn(self, X, targets, weight):
+        super().learn(X, targets, weight)
+        self.__dict__.pop("kept", None)
+
+
+class KeepsWhatItWasGiven(FunctionStack):
+    """Learns late, from arrays that are no longer its own."""
+
+    def learn(self, X, targets, weight):
+        if hasattr(self, "rows"):
+            old_X, old_targets = self.rows
+            for i in range(self.n_learners if len(old_X) else 0):
+                bias = old_targets[:, i].mean(axis=0)
+                self.bias = self.bias + bias if hasattr(self, "bias") else bias
+        self.rows = X, targets
+
+    def predict(self, X):
+        return super().predict(X) + getattr(self, "bias", 0.0)
+
+
+class WritesIntoItsInput(LinearStack):
+    def predict(self, X):
+        np.nan_to_num(X, copy=False)
+        return super().predict(X)
+
+
+class SaysSomethingUntaught(LinearStack):
+    def _open(self, seed):
+        super()._open(seed)
+        self._weights[-1] = 1.0
+
+
+class NeverLearns(LinearStack):
+    def learn(self, X, targets, weight):
+        pass
+
+
+class ForgetsItsSeed(LinearStack):
+    def learn(self, X, targets, weight):
+        super().learn(X, targets + np.random.default_rng().normal(size=targets.shape), weight)
+
+
+class LearnsRowsOfWeightZero(LinearStack):
+    def learn(self, X, targets, weight):
+        super().learn(X, targets, np.maximum(weight, 0.1))
+
+
+class ShrinksOnEveryCall(LinearStack):
+    def learn(self, X, targets, weight):
+        self._weights *= 0.9
+        super().learn(X, targets, weight)
+
+
+class LearnersListenToEachOther(LinearStack):
+    def learn(self, X, targets, weight):
+        super().learn(X, targets + 0.1 * targets.mean(axis=1, keepdims=True), weight)
+
+
+class SharesItsWeightsWithCopies(LinearStack):
+    def __deepcopy__(self, memo):
+        return copy.copy(self)
+
+
+class PicklesHalf(LinearStack):
+    def __getstate__(self):
+        return self.__dict__ | {"_covariance": np.eye(self.n_features + 1)}
+
+    def __deepcopy__(self, memo):
+        twin = type(self)(self.n_learners)
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+
+class ForgetsOnGrowing(LinearStack):
+    def grow(self, k):
+        super().grow(k)
+        self._weights[:] = 0.0
+
+
+class ForgetsOnNewColumns(LinearStack):
+    def add_features(self, k):
+        super().add_features(k)
+        self._weights[-1] = 0.0
+
+
+class ForgetsOnNewOutputs(LinearStack):
+    def add_outputs(self, k):
+        super().add_outputs(k)
+        self._weights[:] = np.roll(self._weights, 1, axis=1)
+
+
+class AnswersFlat(LinearStack):
+    def predict(self, X):
+        return super().predict(X)[..., 0]
+
+
+class RecallsBadly(TreeStack):
+    def recall(self, marks):
+        said = super().recall(marks)
+        return said if marks.shape[1] == self.n_learners else 0.5 * said
+
+
+BROKEN_STACKS = [
+    (LearnsOnPredict, "asked twice, a stack says the same twice"),
+    (HandsOutItsState, "writing into what predict returned"),
+    (lambda n: KeepsWhatItWasGiven(nearest, n), "writing into arrays after they were learned"),
+    (WritesIntoItsInput, "X is left as it was given"),
+    (SaysSomethingUntaught, "a learner that has learned nothing says 0; one said 1"),
+    (NeverLearns, "learning changes what learners say"),
+    (ForgetsItsSeed, "the same|goes on as"),
+    (LearnsRowsOfWeightZero, "rows of weight 0 teach nothing"),
+    (ShrinksOnEveryCall, "learning no rows changes nothing"),
+    (LearnersListenToEachOther, "the last learner is told does not change what the others say"),
+    (SharesItsWeightsWithCopies, "also later|deep copy"),
+    (PicklesHalf, "a stack out of pickle goes on"),
+    (ForgetsOnGrowing, "growing leaves old answers"),
+    (ForgetsOnNewColumns, "more columns, all missing"),
+    (ForgetsOnNewOutputs, "more outputs leave old answers"),
+    (AnswersFlat, r"predict answers \(n, N, m\) = \(0, 3, 2\); it was \(0, 3\)"),
+    (RecallsBadly, "the marks of 1 learners recall"),
+]
+
+
+@pytest.mark.parametrize(("kind", "promise"), BROKEN_STACKS)
+def test_a_broken_stack_is_caught(kind, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_stack(lambda: kind(N))
+
+
+def test_a_stack_that_cannot_be_pickled_is_excused():
+    testing.check_stack(lambda: FunctionStack(lambda X, target, weight: nearest(X, target, weight), 2))
+
+
+# Losses
+
+LOSSES = [
+    Squared(),
+    Squared(n_outputs=2, l2=0.3),
+    Absolute(),
+    Absolute(n_outputs=2, l2=0.3),
+    Huber(delta=0.8),
+    Huber(n_outputs=2, l2=0.3),
+    Quantile(tau=0.2),
+    Quantile(n_outputs=2, tau=0.7, l2=0.3),
+    Poisson(),
+    Poisson(n_outputs=2, l2=0.3),
+    Logistic(),
+    Logistic(n_outputs=2, l2=0.3),
+    Hinge(),
+    Hinge(n_outputs=2, l2=0.3),
+    Softmax(n_classes=2),
+    Softmax(n_classes=4, l2=0.3),
+]
+
+
+@pytest.mark.parametrize("check", testing.LOSS_CHECKS, ids=named)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_our_losses_keep_the_contract(loss, check):
+    check(testing.LossCase(loss, testing._targets_for(loss)))
+
+
+def test_every_built_in_loss_is_among_them():
+    assert {type(loss) for loss in LOSSES} == set(losses.NAMES.values())
+
+
+class WrongSlope(Squared):
+    def bare_gradient(self, score, y):
+        return 2.0 * (score - y)
+
+
+class WrongSign(Absolute):
+    def bare_gradient(self, score, y):
+        return np.sign(y - score)
+
+
+class NotConvex(Squared):
+    def bare_value(self, score, y):
+        return np.minimum(super().bare_value(score, y), 1.0)
+
+    def bare_gradient(self, score, y):
+        return np.where(super().bare_value(score, y)[..., None] < 1.0, score - y, 0.0)
+
+
+class SteepAtItsKink(Absolute):
+    """Where score and target meet, here after rounding, it gives a slope that is no subgradient."""
+
+    def bare_gradient(self, score, y):
+        return np.where(np.abs(score - y) < 0.5, 2.0, np.sign(score - y))
+
+
+class KeepsOutputsApart(Squared):
+    def bare_value(self, score, y):
+        return 0.5 * (score - y) ** 2
+
+
+class TakesFlatRowsOnly(Squared):
+    def bare_value(self, score, y):
+        return 0.5 * np.sum((score.reshape(len(score), -1) - y.reshape(len(y), -1)) ** 2, axis=-1)
+
+
+class ReturnsTheScore(Squared):
+    def bare_gradient(self, score, y):
+        np.subtract(score, y, out=score)
+        return score
+
+
+class WritesIntoTargets(Squared):
+    def bare_value(self, score, y):
+        value = super().bare_value(score, y)
+        y += 1e-9
+        return value
+
+
+@dataclass(frozen=True)
+class BoastsOfStrength(Huber):
+    def bare_facts(self, radius):
+        return super().bare_facts(radius)._replace(strong_convexity=1.0)
+
+
+@dataclass(frozen=True)
+class BoastsOfSmoothness(Poisson):
+    def bare_facts(self, radius):
+        return super().bare_facts(radius)._replace(smoothness=0.1)
+
+
+@dataclass(frozen=True)
+class BoastsOfSmallGradients(Squared):
+    def bare_facts(self, radius):
+        return super().bare_facts(radius)._replace(gradient_bound=0.1)
+
+
+class WrongWayBack(losses.Logit):
+    def score(self, prediction):
+        return np.log(prediction)
+
+
+class LosesItsWay(Logistic):
+    link = WrongWayBack()
+
+
+class KnowsNoScale(Squared):
+    def scale(self, y, weight=None):
+        return losses.Scale(0.0, 1.0)
+
+
+BROKEN_LOSSES = [
+    (WrongSlope(), "gradient is the derivative of value; it was"),
+    (WrongSign(), "gradient is the derivative of value; it was"),
+    (NotConvex(), "value is convex; halfway it was higher by"),
+    (SteepAtItsKink(), "gradient is the derivative of value"),
+    (KeepsOutputsApart(n_outputs=2), r"value has shape \(60,\); it was \(60, 2\)"),
+    (TakesFlatRowsOnly(n_outputs=2), "value broadcasts over the steps of a walk|could not be broadcast"),
+    (ReturnsTheScore(), "gradient returns a new array|broadcasts over"),
+    (WritesIntoTargets(), "targets are left as they were"),
+    (BoastsOfStrength(), "value lies above its tangents"),
+    (BoastsOfSmoothness(), "smoothness bounds how fast the gradient changes"),
+    (BoastsOfSmallGradients(), "gradients are at most 0.1 long"),
+    (LosesItsWay(), "link.score undoes link.predict"),
+    (KnowsNoScale(), "scale gives finite numbers above 0"),
+]
+
+
+@pytest.mark.parametrize(("loss", "promise"), BROKEN_LOSSES, ids=lambda value: type(value).__name__)
+def test_a_broken_loss_is_caught(loss, promise):
+    with pytest.raises((AssertionError, ValueError), match=promise):
+        testing.check_loss(loss)
+
+
+def test_a_subgradient_that_is_none_is_caught_at_the_kink():
+    class Upright(Absolute):
+        def bare_gradient(self, score, y):
+            return np.where(score == y, 3.0, np.sign(score - y))
+
+    class AtTheKink(testing.LossCase):
+        def scores(self, salt=0):
+            return self.y.copy() if salt == 1 else super().scores(salt)
+
+    case = AtTheKink(Upright(), np.zeros((10, 1)))
+    with pytest.raises(AssertionError, match="value lies above its tangents"):
+        testing.check_subgradient(case)
+    testing.check_subgradient(AtTheKink(Absolute(), np.zeros((10, 1))))
+
+
+def test_a_loss_with_targets_of_its_own_coding_says_what_it_needs():
+    class Shares(Squared):
+        def is_coded(self, y):
+            return (y > 0) & (y < 1)
+
+    with pytest.raises(ValueError, match="Give check_loss targets y it takes"):
+        testing.check_loss(Shares())
+    testing.check_loss(Shares(), np.random.default_rng(0).uniform(0.1, 0.9, size=(50, 1)))
+
+
+# Descents
+
+DESCENTS = [
+    GradientDescent(),
+    GradientDescent(0.3),
+    GradientDescent("theory"),
+    GradientDescent(0.3, readout="mean"),
+    ResidualProjection(),
+    ResidualProjection(0.5, Ball(2.0)),
+    ResidualProjection(0.5, Box(-1.0, 2.0)),
+    ResidualProjection(readout="last"),
+    FrankWolfe(),
+    FrankWolfe(1.5),
+    Nesterov(),
+    Nesterov(0.2, momentum=0.7),
+    AdaGrad(),
+    AdaGrad(0.4),
+]
+
+
+@pytest.mark.parametrize("check", testing.DESCENT_CHECKS, ids=named)
+@pytest.mark.parametrize("descent", DESCENTS, ids=repr)
+def test_our_descents_keep_the_contract(descent, check):
+    check(testing.DescentCase(descent))
+
+
+def test_every_descent_is_among_them():
+    ours = {kind for kind in descents.Descent.__subclasses__() if kind.__module__ == descents.__name__}
+    assert {type(descent) for descent in DESCENTS} == ours
+
+
+class GradientOneStepLate(GradientDescent):
+    def targets(self, walk, h, loss, y):
+        return loss.gradient(walk[:, 1:], y[:, None])
+
+
+class ForgetsTheResidual(ResidualProjection):
+    def targets(self, walk, h, loss, y):
+        return loss.gradient(walk[:, :-1], y[:, None])
+
+
+class CarriesTooMuch(ResidualProjection):
+    """Feeds Δᵢ in place of Δᵢ₋₁ + ∇ᵢ."""
+
+    def targets(self, walk, h, loss, y):
+        return self.residuals(walk, h, loss, y)
+
+
+class RefitsToTheWrongTarget(Nesterov):
+    def next_target(self, walk, h, loss, y):
+        return loss.gradient(walk[:, -1], y)
+
+
+class GoesUphill(GradientDescent):
+    def walk(self, y0, h, eta):
+        return super().walk(y0, -h, eta)
+
+
+class StartsElsewhere(GradientDescent):
+    def walk(self, y0, h, eta):
+        return super().walk(y0 + 0.1, h, eta)
+
+
+class LooksAhead(GradientDescent):
+    """A step depends on how many learners there are."""
+
+    def walk(self, y0, h, eta):
+        return super().walk(y0, h / max(h.shape[1], 1), eta)
+
+
+class MixesRows(GradientDescent):
+    def walk(self, y0, h, eta):
+        return super().walk(y0, h - h.mean(axis=0), eta)
+
+
+class HandsOutTheWalk(GradientDescent):
+    def score(self, walk):
+        return walk[:, -1]
+
+
+class WritesIntoAnswers(GradientDescent):
+    def walk(self, y0, h, eta):
+        walk = super().walk(y0, h, eta)
+        h *= 1.0 + 1e-9
+        return walk
+
+
+class OneStepForAll(GradientDescent):
+    def schedule(self, n_learners, loss, scale, edges):
+        return np.array([0.1])
+
+
+class StepsOverTheEdges(GradientDescent):
+    def schedule(self, n_learners, loss, scale, edges):
+        return 0.1 * edges
+
+
+BROKEN_DESCENTS = [
+    (GradientOneStepLate(0.1), "the first learner should say the gradient at y⁰"),
+    (ForgetsTheResidual(0.1), "targets are what next_target says"),
+    (CarriesTooMuch(0.1), "the first learner should say the gradient at y⁰"),
+    (RefitsToTheWrongTarget(0.1), "targets are what next_target says"),
+    (GoesUphill(0.1), "learners that say what they should reduce the loss; it went from"),
+    (StartsElsewhere(0.1), "a walk starts at y⁰"),
+    (LooksAhead(0.1), "a walk of the first learners is the first of the walk"),
+    (MixesRows(0.1), "rows walk by themselves"),
+    (HandsOutTheWalk(0.1), "score returns a new array"),
+    (WritesIntoAnswers(0.1), "h is left as it was"),
+    (OneStepForAll(0.1), r"schedule has shape \(N,\) = \(4,\); it was \(1,\)"),
+    (StepsOverTheEdges(0.1), "step sizes are finite and at least 0"),
+]
+
+
+@pytest.mark.parametrize(("descent", "promise"), BROKEN_DESCENTS, ids=lambda value: type(value).__name__)
+def test_a_broken_descent_is_caught(descent, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_descent(descent)
+
+
+# Bases
+
+
+def fitted(model, classes=0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    return model.fit(X, rng.integers(classes, size=60) if classes else X @ [1.0, 2.0, 0.0])
+
+
+BASES = {
+    "constant": (Constant, Squared()),
+    "median": (Constant, Absolute(n_outputs=2)),
+    "fixed constant": (lambda: Constant(0.7), Logistic()),
+    "linear": (Linear, Squared(n_outputs=2)),
+    "linear, adagrad": (lambda: Linear(forget=0.99), Softmax(n_classes=3)),
+    "frozen regressor": (lambda: Frozen(fitted(LinearRegression())), Squared()),
+    "frozen classifier": (lambda: Frozen(fitted(LogisticRegression(), 2)), Logistic()),
+    "frozen classifier of three": (lambda: Frozen(fitted(LogisticRegression(), 3)), Softmax(n_classes=3)),
+    "frozen function": (lambda: Frozen(lambda X: X[:, 0]), Squared()),
+}
+
+
+@pytest.mark.parametrize("check", testing.BASE_CHECKS, ids=named)
+@pytest.mark.parametrize("kind", BASES)
+def test_our_bases_keep_the_contract(kind, check):
+    make, loss = BASES[kind]
+    check(testing.BaseCase(make, loss, 3))
+
+
+class DriftsOnPredict(Linear):
+    def predict(self, X):
+        self.weights[-1] += 0.1
+        return super().predict(X)
+
+
+class HandsOutItsConstant(Constant):
+    def predict(self, X):
+        return np.broadcast_to(self.y0, (len(X), len(self.y0))) if len(X) != 7 else self._kept()
+
+    def _kept(self):
+        if not hasattr(self, "kept"):
+            self.kept = np.tile(self.y0, (7, 1))
+        return self.kept
+
+
+class LosesOldColumns(Linear):
+    def add_features(self, k):
+        super().add_features(k)
+        self.weights[0] = 0.0
+
+
+class StartsNewOutputsAtZero(Linear):
+    def add_outputs(self, k, score):
+        super().add_outputs(k, 0.0)
+
+
+class RefusesNoRows(Linear):
+    def predict(self, X):
+        return super().predict(X) if len(X) else np.empty((0, 9))
+
+
+@pytest.mark.parametrize(
+    ("make", "promise"),
+    [
+        (DriftsOnPredict, "asked twice, a base says the same twice"),
+        (HandsOutItsConstant, "asked twice, a base says the same twice"),
+        (LosesOldColumns, "more columns, all missing"),
+        (StartsNewOutputsAtZero, "new outputs stand at the score given"),
+        (RefusesNoRows, r"predict answers \(n, m\) = \(0, 1\); it was \(0, 9\)"),
+    ],
+)
+def test_a_broken_base_is_caught(make, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_base(make)

@@ -1,0 +1,444 @@
+"""Both dialects on one state; errors that change nothing."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, SGDRegressor
+
+import streamboost
+from streamboost import SGBClassifier, SGBRegressor
+from streamboost.descents import AdaGrad, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
+from streamboost.losses import Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
+from streamboost.states import same_state
+
+SMALL = {"n_estimators": 5, "max_depth": 3, "memory": 256, "refit_every": 32}
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    return X, X[:, 0] * X[:, 1] + 2 * X[:, 2] + 0.1 * rng.normal(size=300)
+
+
+@pytest.fixture
+def labelled(rows):
+    X, y = rows
+    return X, np.array(["low", "mid", "high"])[np.digitize(y, [-1, 1])]
+
+
+# One state, two dialects
+
+
+def test_both_dialects_say_the_same_of_the_same_rows(rows):
+    X, y = rows
+    ours, rivers = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
+    ours.partial_fit(X, y)
+    for x, target in zip(X, y, strict=True):
+        rivers.learn_one(dict(enumerate(x)), target)
+    queries = [rivers.predict_one(dict(enumerate(x))) for x in X[:20]]
+    np.testing.assert_array_equal(ours.predict(X[:20]), queries)
+
+
+def test_dialects_can_be_mixed_mid_stream(rows):
+    X, y = rows
+    names = list("abcd")
+    frame = pd.DataFrame(X, columns=names)
+    mixed, plain = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
+    mixed.partial_fit(frame[:100], y[:100])
+    for record, target in zip(frame[100:200].to_dict("records"), y[100:200], strict=True):
+        mixed.learn_one(record, target)
+    mixed.learn_many(frame[200:], pd.Series(y[200:]))
+    plain.partial_fit(frame, y)
+    np.testing.assert_array_equal(mixed.predict(frame), plain.predict(frame))
+
+
+def test_a_chunk_is_learned_exactly_as_row_by_row(labelled):
+    X, y = labelled
+    at_once, by_row = SGBClassifier(**SMALL, random_state=0), SGBClassifier(**SMALL, random_state=0)
+    together = at_once.learn(X, y, method="predict_proba")
+    apart = [by_row.learn(X[t : t + 1], y[t : t + 1], method="predict_proba") for t in range(len(X))]
+    for t, row in enumerate(apart):
+        np.testing.assert_array_equal(together[t, : row.shape[1]], row[0])
+    assert same_state(at_once.booster_, by_row.booster_)
+
+
+def test_learn_returns_what_predict_would_have_said(labelled):
+    X, y = labelled
+    model = SGBClassifier(**SMALL).partial_fit(X[:200], y[:200])
+    for t in range(200, 220):
+        before = model.predict(X[t : t + 1])
+        assert model.learn(X[t : t + 1], y[t : t + 1])[0] == before[0]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table, lambda c: pd.DataFrame(c).to_dict("records")])
+def test_every_kind_of_frame_gives_the_same_model(rows, frame):
+    X, y = rows
+    columns = {name: X[:, j] for j, name in enumerate("abcd")}
+    model = SGBRegressor(**SMALL).fit(frame(columns), y)
+    expected = SGBRegressor(**SMALL).fit(X, y).predict(X)
+    np.testing.assert_array_equal(model.predict(frame(columns)), expected)
+    assert list(model.feature_names_in_) == list("abcd")
+
+
+def test_text_and_missing_values_are_handled():
+    rng = np.random.default_rng(1)
+    city = rng.choice(["Graz", "Bonn", "Linz"], 600)
+    size = rng.normal(size=600)
+    y = np.where(city == "Bonn", 3.0, -1.0) + size
+    size[rng.uniform(size=600) < 0.2] = np.nan
+    frame = pd.DataFrame({"city": city, "size": size})
+    model = SGBRegressor().fit(frame, y)
+    asked = pd.DataFrame({"city": ["Bonn", "Graz", None], "size": [0.0, 0.0, np.nan]})
+    bonn, graz, unknown = model.predict(asked)
+    assert bonn - graz > 2
+    assert np.isfinite(unknown)
+
+
+def test_new_columns_may_come_with_dict_rows(rows):
+    X, y = rows
+    model = SGBRegressor(**SMALL)
+    for x, target in zip(X[:150], y[:150], strict=True):
+        model.learn_one({"a": x[0]}, target)
+    before = model.predict_one({"a": 0.3})
+    assert model.predict_one({"a": 0.3, "b": 9.0}) == before  # not known yet
+    for x, target in zip(X[150:], y[150:], strict=True):
+        model.learn_one({"a": x[0], "b": x[2]}, target)
+    assert model.n_features_in_ == 2
+    assert model.predict_one({"a": 0.3, "b": 2.0}) > model.predict_one({"a": 0.3, "b": -2.0})
+
+
+def test_frames_may_bring_new_columns_only_if_told_so(rows):
+    X, y = rows
+    narrow, wide = pd.DataFrame(X[:, :2], columns=["a", "b"]), pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    with pytest.raises(ValueError, match="feature names"):
+        SGBRegressor(**SMALL).partial_fit(narrow, y).partial_fit(wide, y)
+    model = SGBRegressor(**SMALL, new_columns="grow").partial_fit(narrow, y).partial_fit(wide, y)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+
+
+# Classes
+
+
+def test_new_classes_may_appear_and_old_predictions_are_unharmed():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] > 0, "a", "b")
+    model = SGBClassifier(**SMALL).partial_fit(X, y)
+    before = model.predict_proba(X)
+    model.partial_fit(np.array([[9.0, 9.0]]), ["c"])
+    after = model.predict_proba(X)
+    assert set(model.classes_) == {"a", "b", "c"}
+    assert after.shape == (400, 3)
+    assert after[:, 2].max() < 0.05
+    assert np.abs(after[:, :2] - before).mean() < 0.02
+    for _ in range(100):
+        model.partial_fit(np.array([[9.0, 9.0]]), ["c"])
+    assert model.predict([[9.0, 9.0]])[0] == "c"
+
+
+def test_classes_can_be_declared_and_are_sorted(labelled):
+    X, y = labelled
+    model = SGBClassifier(**SMALL).partial_fit(X[:1], y[:1], classes=["mid", "low", "high"])
+    assert list(model.classes_) == ["high", "low", "mid"]
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_the_first_row_of_a_stream_is_predicted_as_nothing(labelled):
+    X, y = labelled
+    model = SGBClassifier(**SMALL)
+    before = model.learn(X[:10], y[:10])
+    assert before[0] is None
+    assert set(before[1:]) <= set(y[:10])
+    assert SGBClassifier().predict_one({"a": 1}) is None
+    assert SGBClassifier().predict_proba_one({"a": 1}) == {}
+    assert SGBRegressor().predict_one({"a": 1}) == 0.0
+
+
+@pytest.mark.parametrize("labels", [[True, False], ["x", "y"], [1, 2], [1.0, 2.0]])
+def test_labels_come_back_as_they_were(labels):
+    model = SGBClassifier(**SMALL)
+    for t in range(100):
+        model.learn_one({"a": t % 2}, labels[t % 2])
+    assert model.predict_one({"a": 0}) == labels[0]
+    assert type(model.predict_one({"a": 1})) is type(labels[1])
+    assert model.predict_proba_one({"a": 1})[labels[1]] > 0.8
+
+
+@pytest.mark.parametrize(
+    "loss", ["logistic", "hinge", Logistic(l2=0.01), Hinge(l2=0.01), "log_loss", Softmax(n_classes=3)]
+)
+def test_every_classification_loss_learns_three_classes(labelled, loss):
+    X, y = labelled
+    model = SGBClassifier(loss, **SMALL | {"n_estimators": 20}).fit(X, y)
+    assert model.score(X, y) > 0.7
+    assert model.decision_function(X).shape == (300, 3)
+    assert hasattr(model, "predict_proba") is (getattr(loss, "name", loss) != "hinge")
+
+
+def test_a_margin_loss_has_room_for_the_classes_it_was_told_of(labelled):
+    X, y = labelled
+    model = SGBClassifier("hinge", **SMALL).partial_fit(X[y != "mid"], y[y != "mid"])
+    state = copy.deepcopy(model)
+    with pytest.raises(ValueError, match=r"'mid'.*room for 2 classes.*log_loss"):
+        model.partial_fit(X, y)
+    assert same_state(model, state)
+    with pytest.raises(NotImplementedError, match="no probabilities"):
+        model.predict_proba_one({0: 1.0})
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    "loss", ["squared_error", "absolute_error", "huber", "quantile", Quantile(0.9), Huber(delta=0.5), Squared(l2=0.001)]
+)
+def test_every_regression_loss_beats_the_constant(rows, loss):
+    X, y = rows
+    model = SGBRegressor(loss, n_estimators=20, max_depth=3, memory=512).fit(X, y)
+    own = model.booster_.loss
+    constant = np.tile(own.start(y[:, None]), (300, 1))
+    assert own.mean(model.predict(X)[:, None], y[:, None]) < 0.8 * own.mean(constant, y[:, None])
+
+
+def test_poisson_predicts_counts():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 2))
+    mean = 50 * np.exp(2 * X[:, 0])
+    model = SGBRegressor("poisson", n_estimators=20).fit(X, rng.poisson(mean))
+    assert (model.predict(X) > 0).all()
+    assert np.corrcoef(model.predict(X), mean)[0, 1] > 0.9
+    assert isinstance(model.booster_.loss, Poisson)
+
+
+@pytest.mark.parametrize(
+    "descent",
+    [GradientDescent(0.3), ResidualProjection(1.0), FrankWolfe(), Nesterov(), AdaGrad(), GradientDescent("theory")],
+)
+def test_every_descent_can_be_chosen(rows, descent):
+    X, y = rows
+    model = SGBRegressor(descent=descent, **SMALL).fit(X, y)
+    assert model.score(X, y) > 0.5
+    assert model.booster_.descent == descent
+
+
+def test_a_non_smooth_loss_picks_residual_projection_by_itself(rows):
+    X, y = rows
+    assert isinstance(SGBRegressor("absolute_error", **SMALL).fit(X, y).booster_.descent, ResidualProjection)
+    chosen = SGBRegressor("absolute_error", descent=GradientDescent(0.1), **SMALL).fit(X, y)
+    assert isinstance(chosen.booster_.descent, GradientDescent)
+
+
+def test_several_outputs_are_learned_together(rows):
+    X, y = rows
+    both = np.column_stack([y, -3 * y])
+    model = SGBRegressor(n_estimators=20, max_depth=3).fit(X, both)
+    prediction = model.predict(X)
+    assert prediction.shape == (300, 2)
+    assert np.corrcoef(prediction[:, 1], both[:, 1])[0, 1] > 0.9
+    assert len(model.predict_one(dict(enumerate(X[0])))) == 2
+
+
+def test_a_fitted_batch_model_is_boosted_from(rows):
+    X, y = rows
+    batch = RandomForestRegressor(20, random_state=0).fit(X[:100], y[:100])
+    model = SGBRegressor(base=batch, **SMALL)
+    np.testing.assert_allclose(model.learn(X[100:101], y[100:101]), batch.predict(X[100:101]))
+    classifier = LogisticRegression().fit(X[:100], y[:100] > 0)
+    model = SGBClassifier(base=classifier, **SMALL)
+    model.partial_fit(X[100:101], y[100:101] > 0, classes=[False, True])
+    np.testing.assert_allclose(model.predict_proba(X), classifier.predict_proba(X), atol=1e-6)
+
+
+def test_anyones_regressor_can_be_the_weak_learner(rows):
+    X, y = rows
+    model = SGBRegressor(learner=SGDRegressor(random_state=0), base="constant", n_estimators=5, learning_rate=0.5).fit(
+        X, y
+    )
+    assert model.score(X, y) > 0.5
+    linear = SGBRegressor(learner="linear", base=0, learning_rate=0.5, n_estimators=8).fit(X, y)
+    assert linear.score(X, y) > 0.5
+
+
+def test_staged_predictions_end_at_the_prediction(rows, labelled):
+    X, y = rows
+    model = SGBRegressor(**SMALL).fit(X, y)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == 5
+    np.testing.assert_array_equal(stages[-1], model.predict(X))
+    X, y = labelled
+    classifier = SGBClassifier(**SMALL).fit(X, y)
+    np.testing.assert_array_equal(list(classifier.staged_predict_proba(X))[-1], classifier.predict_proba(X))
+    np.testing.assert_array_equal(list(classifier.staged_predict(X))[-1], classifier.predict(X))
+
+
+def test_importances_and_edges_tell_what_matters(rows):
+    X, y = rows
+    model = SGBRegressor(base="constant", n_estimators=20, max_depth=3).fit(X, y)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.feature_importances_.argmin() == 3
+    assert model.edges_.shape == (20,)
+    assert model.edges_[0] > 0.3
+
+
+# Copies
+
+
+def test_clone_pickle_and_save_round_trip_exactly(labelled, tmp_path):
+    X, y = labelled
+    model = SGBClassifier(**SMALL, random_state=3).fit(X[:200], y[:200])
+    again = clone(model).fit(X[:200], y[:200])
+    pickled = pickle.loads(pickle.dumps(model))
+    model.save(tmp_path / "model.sb")
+    loaded = streamboost.load(tmp_path / "model.sb")
+    for other in (again, pickled, loaded):
+        assert same_state(model, other)
+    expected = model.learn(X[200:], y[200:], method="predict_proba")
+    for other in (again, pickled, loaded):
+        np.testing.assert_array_equal(other.learn(X[200:], y[200:], method="predict_proba"), expected)
+        assert same_state(model, other)
+
+
+def test_predicting_changes_nothing(labelled):
+    X, y = labelled
+    model = SGBClassifier(**SMALL, iterate="average").fit(X, y)
+    state = copy.deepcopy(model)
+    model.predict(X), model.predict_proba(X), model.decision_function(X), list(model.staged_predict(X))
+    model.predict_one({0: 1.0}), model.predict_proba_one({2: 1.0}), model.predict_many(pd.DataFrame(X))
+    assert same_state(model, state)
+
+
+# Bad input: an error in plain words, and the state as it was
+
+BAD_CHUNKS = {
+    "wrong width": (lambda X, y: (X[:, :2], y, None), "X has 2 features, but SGBRegressor is expecting 4"),
+    "one dimension": (lambda X, y: (X[0], y, None), "Expected 2D array, got 1D array instead"),
+    "no rows": (lambda X, y: (X[:0], y[:0], None), "X is empty.*0 sample.*Skip empty chunks"),
+    "text for numbers": (lambda X, y: (np.full(X.shape, "a", dtype=object), y, None), "column"),
+    "wrong dtype": (lambda X, y: (X + 1j, y, None), "Complex data not supported"),
+    "infinity": (lambda X, y: (np.full_like(X, np.inf), y, None), "infinity"),
+    "target nan": (lambda X, y: (X, np.where(y == y[3], np.nan, y), None), "row 3 is nan.*Drop the row"),
+    "target infinite": (lambda X, y: (X, np.where(y == y[3], np.inf, y), None), "row 3 is inf"),
+    "target text": (lambda X, y: (X, ["a"] * len(y), None), "y holds something that is not a number.*SGBClassifier"),
+    "target of two columns": (lambda X, y: (X, np.column_stack([y, y]), None), r"shape \(300, 2\), expected \(n, 1\)"),
+    "target missing": (lambda X, y: (X, None, None), "requires y to be passed"),
+    "too few targets": (lambda X, y: (X, y[:5], None), "y has 5 rows and X has 300"),
+    "negative weight": (lambda X, y: (X, y, np.r_[-1.0, np.ones(299)]), r"sample_weight in row 0 is -1.0.*weigh it 0"),
+    "weight nan": (lambda X, y: (X, y, np.r_[np.nan, np.ones(299)]), "sample_weight in row 0 is nan"),
+    "too few weights": (lambda X, y: (X, y, np.ones(7)), r"sample_weight has shape \(7,\), expected \(300,\)"),
+}
+
+
+GOOD_FOR_A_FRESH_START = {"wrong width", "text for numbers", "target of two columns"}
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"),
+    [
+        (name, verb)
+        for name in BAD_CHUNKS
+        for verb in ("partial_fit", "learn", "fit")
+        if not (verb == "fit" and name in GOOD_FOR_A_FRESH_START)
+    ],
+)
+def test_a_refused_chunk_leaves_the_model_as_it_was(rows, name, verb):
+    X, y = rows
+    model = SGBRegressor(**SMALL).partial_fit(X, y)
+    state = copy.deepcopy(model)
+    spoil, words = BAD_CHUNKS[name]
+    with pytest.raises((ValueError, TypeError), match=f"(?s){words}"):
+        getattr(model, verb)(*spoil(X, y))
+    assert same_state(model, state)
+    np.testing.assert_array_equal(model.partial_fit(X, y).predict(X), state.partial_fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1] * 300, "row 0 is 1, a number, but labels so far were of kind string"),
+        ([True] * 300, "a boolean, but labels so far were of kind string"),
+        ([1.5] * 300, "Unknown label type.*SGBRegressor"),
+        ([None] * 300, "Unknown label type"),
+    ],
+)
+def test_a_label_type_that_changed_is_refused(labelled, labels, words):
+    X, y = labelled
+    model = SGBClassifier(**SMALL).partial_fit(X, y)
+    state = copy.deepcopy(model)
+    with pytest.raises(ValueError, match=words):
+        model.partial_fit(X, labels)
+    assert same_state(model, state)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"n_estimators": 0}, "n_learners is 0|n_estimators is 0"),
+        ({"learning_rate": 0.0}, "step_size is 0.0, expected a finite number above 0"),
+        ({"learning_rate": -0.1}, "step_size is -0.1"),
+        ({"max_depth": 0}, "max_depth is 0"),
+        ({"min_samples_leaf": 0}, "min_samples_leaf is 0"),
+        ({"memory": 0}, "window is 0|memory is 0"),
+        ({"refit_every": 0}, "refit_every is 0"),
+        ({"loss": "log_loss"}, "loss is 'log_loss'.*SGBClassifier"),
+        ({"loss": "sqared"}, "loss is 'sqared', expected one of 'squared_error'"),
+        ({"learner": "forest"}, "learner is 'forest', expected 'tree'"),
+        ({"base": "mean"}, "base is 'mean', expected 'linear'"),
+        ({"iterate": "best"}, "iterate is 'best'"),
+        ({"semantics": "batch"}, "semantics is 'batch'"),
+        ({"new_columns": "yes"}, "new_columns is 'yes'"),
+        ({"descent": "sgd"}, "descent is 'sgd'.*GradientDescent"),
+        ({"descent": GradientDescent(0.1), "learning_rate": 0.1}, "learning_rate is 0.1 beside a descent"),
+    ],
+)
+def test_a_bad_parameter_is_named_before_anything_is_learned(rows, parameters, words):
+    model = SGBRegressor(**parameters)
+    with pytest.raises((ValueError, TypeError), match=words):
+        model.fit(*rows)
+    with pytest.raises(NotFittedError):
+        model.predict(rows[0])
+
+
+def test_predicting_before_learning_is_an_error_in_scikit_learns_dialect():
+    for model in (SGBRegressor(), SGBClassifier()):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            model.predict([[1.0]])
+
+
+def test_a_first_row_without_columns_is_refused_and_a_later_one_is_all_missing():
+    model = SGBRegressor(**SMALL)
+    with pytest.raises(ValueError, match="x is empty"):
+        model.learn_one({}, 1.0)
+    assert not hasattr(model, "booster_")
+    model.learn_one({"a": 1.0}, 1.0)
+    model.learn_one({}, 1.0)
+    assert np.isfinite(model.predict_one({}))
+
+
+def test_a_bad_dict_row_changes_nothing(labelled):
+    model = SGBClassifier(**SMALL)
+    for t in range(50):
+        model.learn_one({"a": t, "b": "x"}, t % 2)
+    state = copy.deepcopy(model)
+    for x, y, words in [
+        ({"a": "text"}, 1, "'a'"),
+        ({"b": 5.0}, 1, "'b'"),
+        ({"a": np.inf}, 1, "infinity"),
+        ({"new": [1]}, 1, "new"),
+        ({"a": 1, "new": 2}, "text", "kind number"),
+        ({"a": 1, "new": 2}, 1.5, "Unknown label type"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=words):
+            model.learn_one(x, y)
+        assert same_state(model, state)
+    with pytest.raises(ValueError, match="sample_weight in row 0 is -1"):
+        model.learn_one({"a": 1}, 1, w=-1)
+    assert same_state(model, state)
