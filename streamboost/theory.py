@@ -18,7 +18,8 @@ from streamboost.arrays import BoolArray, FloatArray, IntArray
 from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.edges import EdgeMeter
-from streamboost.losses import Log, Logit, Loss, Margin
+from streamboost.links import Log, Logit, Margin
+from streamboost.losses import Loss
 
 MARK_GROWTH = 1.05  # the curve over rows has a point at every 5 % more of them: 200 for 20,000 rows
 

@@ -9,7 +9,7 @@ from river import linear_model, preprocessing
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDRegressor
 from sklearn.tree import ExtraTreeRegressor
 
-from streamboost import descents, losses, testing
+from streamboost import descents, links, losses, testing
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.descents import AdaGrad, Ball, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
@@ -308,7 +308,7 @@ class BoastsOfSmallGradients(Squared):
         return super().bare_facts(radius)._replace(gradient_bound=0.1)
 
 
-class WrongWayBack(losses.Logit):
+class WrongWayBack(links.Logit):
     def score(self, prediction):
         return np.log(prediction)
 

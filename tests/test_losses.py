@@ -21,23 +21,17 @@ from sklearn._loss.loss import (
     PinballLoss,
 )
 
+from streamboost.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 from streamboost.losses import (
-    LARGEST_EXPONENT,
     NAMES,
     Absolute,
     Hinge,
     Huber,
-    Identity,
-    Link,
-    Log,
     Logistic,
-    Logit,
     Loss,
-    Margin,
     Poisson,
     Quantile,
     Softmax,
-    SoftmaxLink,
     Squared,
     by_name,
     from_functions,
