@@ -32,7 +32,7 @@ from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
-BLOCK = 1024  # rows whose walks are recomputed at once when a learner is refitted
+BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
 
 
 class Hypothesis(NamedTuple):
@@ -171,7 +171,11 @@ class Booster:
 
     def score(self, X: FloatArray) -> FloatArray:
         """The raw score of every row, (n, m). A read-out is linear, so the mean walk gives the mean score."""
-        return self.descent.score(self.walk(X))
+        X = self._rows(X)
+        scores = np.empty((len(X), self.loss.n_outputs))
+        for start in range(0, len(X), BLOCK):
+            scores[start : start + BLOCK] = self.descent.score(self.walk(X[start : start + BLOCK]))
+        return scores
 
     def predict(self, X: FloatArray) -> FloatArray:
         """The prediction of every row: its score through the loss's link."""
@@ -296,11 +300,13 @@ class Booster:
             raise ValueError(f"k is {k!r}, expected a whole number of at least 1.")
         if not self.is_open:
             raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
+        settled = len(self.stack.refittable)
         for hypothesis in self._hypotheses():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
         if self.replay is not None:
             self.replay.grow(k)
+            self.replay.turn = settled  # the new ones are fitted next
         self.eta = self._schedule()
         if self.past is not None:
             self.past.kept = [past._replace(eta=np.pad(past.eta, (0, k))) for past in self.past.kept]

@@ -33,8 +33,12 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         N, the number of weak learners.
     learning_rate : float or "theory", optional
         η, the step size. ``"theory"`` takes it from each learner's measured edge. Left out, the loss suggests one.
-    max_depth, min_samples_leaf, l2
-        Depth of the trees, rows a leaf must hold when it is grown, and the ridge that pulls a leaf towards 0.
+    max_depth : int
+        Depth of the trees.
+    min_samples_leaf : int
+        Rows a leaf must hold when it is grown.
+    l2 : float
+        The ridge that pulls a leaf towards 0.
     learner : "tree", "linear", stack, or a model to wrap
         The weak learners: any stack, River regressor, scikit-learn regressor or fitting function.
     base : "linear", "constant", number, base, or fitted model
