@@ -109,7 +109,8 @@ class Linear(Base):
     forget : float
         How much of the past is kept at each row, in (0, 1].
     update : {"auto", "rls", "adagrad"}
-        ``"auto"`` is recursive least squares for the square loss on up to 200 columns.
+        For the square loss; others always take adaptive steps. ``"auto"`` is recursive least squares on up to 200
+        columns.
     rate : float
         The adaptive step, in spreads of the targets.
 

@@ -39,7 +39,7 @@ class Replay:
     warmup : int
         Rows before the first refit, which takes all learners in order.
     soonest : int
-        The shortest interval between refits.
+        The shortest interval between refits; ``refit_every``, if that is shorter.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Replay:
         self.targets = targets
         self.learners = learners
         self.warmup = warmup if window is None else min(warmup, window)
-        self.soonest = soonest
+        self.soonest = min(soonest, refit_every)
 
     @classmethod
     def exact(cls) -> Replay:

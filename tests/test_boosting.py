@@ -717,3 +717,20 @@ def test_a_frozen_model_that_is_right_is_left_alone(model):
     y = model.fit(X, stream(200)[1]).predict(X)
     booster = Booster(Squared(), stack=small_trees(), base=Frozen(model), replay=small_replay())
     assert_allclose(booster.learn(X, y)[:, 0], y, atol=1e-12)
+
+
+def test_learners_added_mid_stream_are_the_next_to_be_fitted():
+    X, y = rows_of_a_product(400)
+    booster = Booster(
+        Squared(), GradientDescent(0.3), TreeStack(6, max_depth=2), replay=Replay(256, refit_every=32), base=Constant(0)
+    )
+    booster.learn(X[:300], y[:300])
+    booster.grow(2)
+    assert not booster.stack.stats[6:].any()
+    booster.learn(X[300:364], y[300:364])
+    assert (booster.stack.feature[6:, 0] >= 0).all()
+
+
+def rows_of_a_product(n):
+    X = np.random.default_rng(5).normal(size=(n, 3))
+    return X, X[:, 0] * X[:, 1] + X[:, 2]

@@ -18,6 +18,7 @@ from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
 from streamboost.stacks.tree import TreeStack
 from streamboost.stacks.wrapped import PartialFitStack, RiverStack
+from streamboost.testing import loss_checks
 
 N = 3
 
@@ -235,7 +236,7 @@ LOSSES = [
 @pytest.mark.parametrize("check", testing.LOSS_CHECKS, ids=named)
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_our_losses_keep_the_contract(loss, check):
-    check(testing.LossCase(loss, testing._targets_for(loss)))
+    check(testing.LossCase(loss, loss_checks.targets_for(loss)))
 
 
 def test_every_built_in_loss_is_among_them():
@@ -356,8 +357,8 @@ def test_a_subgradient_that_is_none_is_caught_at_the_kink():
 
     case = AtTheKink(Upright(), np.zeros((10, 1)))
     with pytest.raises(AssertionError, match="value lies above its tangents"):
-        testing.check_subgradient(case)
-    testing.check_subgradient(AtTheKink(Absolute(), np.zeros((10, 1))))
+        loss_checks.check_subgradient(case)
+    loss_checks.check_subgradient(AtTheKink(Absolute(), np.zeros((10, 1))))
 
 
 def test_a_loss_with_targets_of_its_own_coding_says_what_it_needs():

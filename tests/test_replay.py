@@ -131,14 +131,19 @@ def test_the_first_refit_takes_all_learners_when_the_memory_is_warm():
 
 
 def test_then_they_take_turns():
-    replay = opened(64, warmup=1, refit_every=1, soonest=4)
+    replay = opened(64, warmup=1, refit_every=4, soonest=4)
     log = refits(replay, trees(), 30)
     assert log[:3] == [(1, 0), (1, 1), (1, 2)]
     assert log[3:] == [(5, 0), (9, 1), (13, 2), (17, 0), (21, 1), (25, 2), (29, 0)]
 
 
+def test_whoever_asks_for_refits_sooner_than_soonest_gets_them():
+    replay = opened(64, warmup=1, refit_every=2, soonest=16)
+    assert refits(replay, trees(), 7)[3:] == [(3, 0), (5, 1), (7, 2)]
+
+
 def test_or_go_all_together():
-    replay = opened(64, warmup=1, refit_every=1, soonest=10, learners="all")
+    replay = opened(64, warmup=1, refit_every=10, soonest=10, learners="all")
     assert refits(replay, trees(), 25) == [(t, i) for t in (1, 11, 21) for i in range(N)]
 
 
