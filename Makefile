@@ -28,6 +28,7 @@ format: $(VENV)/.ready
 
 bench: $(VENV)/.ready       ## rows per second and tree growth, as ratios
 	$(PIP) install -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_accuracy.py
 	$(BIN)/python benchmarks/bench_throughput.py
 	$(BIN)/python benchmarks/bench_tree_kernels.py
 

@@ -363,6 +363,8 @@ def diagnose(booster: Boosts) -> str:
         return f"Too few rows yet ({booster.n_rows}) to judge the learners: look again after {ENOUGH_ROWS}."
     edges = booster.edges.recent
     earns, harms = edges >= FAINT, edges < HARM  # NaN, a learner whose targets were all 0, is neither
+    tail = _idle_tail(edges)
+    earns[tail:], harms[tail:] = False, False
     idles = ~earns & ~harms
     words = []
     if earns.all():
@@ -380,6 +382,15 @@ def diagnose(booster: Boosts) -> str:
             f"{_learners(harms, 'do', 'does')} harm ({worst}): lower the learning rate, or make the learners simpler."
         )
     return " ".join(words)
+
+
+def _idle_tail(edges: FloatArray) -> int:
+    """Where the learners begin that together earn nothing, though one or the other is a little above or below 0."""
+    for first in range(len(edges)):
+        rest = np.nan_to_num(edges[first:])
+        if rest[0] < FAINT and rest.max() < 5 * FAINT and HARM < rest.mean() < FAINT and rest.min() > 4 * HARM:
+            return first
+    return len(edges)
 
 
 def _learners(chosen: BoolArray, many: str, one: str | None = None) -> str:
