@@ -373,9 +373,12 @@ def diagnose(booster: Boosts) -> str:
         words.append(f"{_learners(earns, 'earn')} an edge (weakest {edges[earns].min():.2f}).")
     else:
         words.append("No learner earns an edge: what the base leaves is noise, or out of these learners' reach.")
-    if idles.any() and earns.any():
-        is_tail = np.flatnonzero(idles).min() > np.flatnonzero(earns).max()
-        words.append(f"{_learners(idles, 'earn')} no edge{': N is larger than this stream needs' if is_tail else ''}.")
+    if earns.any():
+        here = np.arange(len(edges))
+        if (idles & (here < tail)).any():
+            words.append(f"{_learners(idles & (here < tail), 'earn')} no edge.")
+        if tail < len(edges):
+            words.append(f"{_learners(here >= tail, 'earn')} no edge: N is larger than this stream needs.")
     if harms.any():
         worst = f"edge {edges[harms].min():.2f}" if harms.sum() == 1 else f"edges down to {edges[harms].min():.2f}"
         words.append(

@@ -483,7 +483,8 @@ def booster_with(edges, n_rows=1000):
         ),
         (
             [0.4, 0.0, 0.3, 0.0, 0.2, 0.0],
-            "Learners 1, 3 and 5 earn an edge (weakest 0.20). Learners 2, 4 and 6 earn no edge.",
+            "Learners 1, 3 and 5 earn an edge (weakest 0.20). Learners 2 and 4 earn no edge. "
+            "Learner 6 earns no edge: N is larger than this stream needs.",
         ),
         (  # a tail that wavers around 0 is one tail
             [0.5, 0.3, 0.004, 0.02, -0.06, 0.0, 0.015, -0.07],
