@@ -160,7 +160,9 @@ class Booster:
 
     def walk(self, X: FloatArray) -> FloatArray:
         """The partial sums y⁰ … yᴺ of every row, (n, N + 1, m); the mean over past ones if so asked."""
-        X = self._rows(X)
+        return self._walk(self._rows(X))
+
+    def _walk(self, X: FloatArray) -> FloatArray:
         if self.past is None or not self.past.kept:
             return self.present.walk(X, self.descent)
         walk = self.past.kept[0].walk(X, self.descent)
@@ -174,7 +176,7 @@ class Booster:
         X = self._rows(X)
         scores = np.empty((len(X), self.loss.n_outputs))
         for start in range(0, len(X), BLOCK):
-            scores[start : start + BLOCK] = self.descent.score(self.walk(X[start : start + BLOCK]))
+            scores[start : start + BLOCK] = self.descent.score(self._walk(X[start : start + BLOCK]))
         return scores
 
     def predict(self, X: FloatArray) -> FloatArray:
@@ -209,7 +211,7 @@ class Booster:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
         h = self.stack.predict(X)  # (n, N, m)
         walk = self.descent.walk(self.base.predict(X), h, self.eta)  # (n, N + 1, m)
-        score = self.descent.score(walk) if self.past is None else self.score(X)
+        score = self.descent.score(walk if self.past is None else self._walk(X))
         targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
         if not np.isfinite(targets).all():
             raise FloatingPointError(
@@ -243,6 +245,8 @@ class Booster:
                 self.scale = self.loss.scale(self.opening[:, :-1], self.opening[:, -1])
             if len(self.opening) < 2:  # one row tells no spread, and a wrong one would be felt for long
                 self.scale = self.scale._replace(spread=0.0)
+            if len(self.opening) == OPENING_ROWS and (self.opening[:, :-1] == self.opening[0, :-1]).all():
+                self.opening = self.opening[-1:]  # targets that are all the same have told no scale yet: go on looking
         if room > 0 or self.descent.adaptive:
             self.eta = self._schedule()
 
@@ -280,7 +284,7 @@ class Booster:
         for start in range(0, replay.fill, BLOCK):
             rows = slice(start, start + BLOCK)
             if replay.marks is None:
-                h = self.stack.predict(replay.X[rows])[:, :i]
+                h = self.stack.predict_first(replay.X[rows], i)
             else:
                 h = self.stack.recall(replay.marks[rows, :i])
             walk = self.descent.walk(self.base.predict(replay.X[rows]), h, self.eta[:i])

@@ -388,10 +388,11 @@ def diagnose(booster: Boosts) -> str:
 
 
 def _idle_tail(edges: FloatArray) -> int:
-    """Where the learners begin that together earn nothing, though one or the other is a little above or below 0."""
+    """Where the learners begin that together earn nothing, though one or the other wavers around 0."""
     for first in range(len(edges)):
         rest = np.nan_to_num(edges[first:])
-        if rest[0] < FAINT and rest.max() < 5 * FAINT and HARM < rest.mean() < FAINT and rest.min() > 4 * HARM:
+        wavers = rest.min() > 4 * HARM and rest.max() < 5 * FAINT
+        if rest[0] < FAINT and wavers and HARM < rest.mean() < FAINT:
             return first
     return len(edges)
 

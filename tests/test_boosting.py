@@ -734,3 +734,11 @@ def test_learners_added_mid_stream_are_the_next_to_be_fitted():
 def rows_of_a_product(n):
     X = np.random.default_rng(5).normal(size=(n, 3))
     return X, X[:, 0] * X[:, 1] + X[:, 2]
+
+
+def test_a_stream_that_begins_with_the_same_target_over_and_over_still_finds_its_scale():
+    X, y = rows_of_a_product(400)
+    y = np.where(np.arange(400) < 100, 0.0, 1e4 * y)
+    booster = Booster(Absolute(), stack=LinearStack(3))
+    booster.learn(X, y)
+    assert booster.scale.spread == pytest.approx(1e4 * np.std(y[100:] / 1e4), rel=0.5)

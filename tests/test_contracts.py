@@ -180,6 +180,11 @@ class RecallsBadly(TreeStack):
         return said if marks.shape[1] == self.n_learners else 0.5 * said
 
 
+class AnswersWithTheLast(LinearStack):
+    def predict_first(self, X, k):
+        return self.predict(X)[:, self.n_learners - k :]
+
+
 BROKEN_STACKS = [
     (LearnsOnPredict, "asked twice, a stack says the same twice"),
     (HandsOutItsState, "writing into what predict returned"),
@@ -198,6 +203,7 @@ BROKEN_STACKS = [
     (ForgetsOnNewOutputs, "more outputs leave old answers"),
     (AnswersFlat, r"predict answers \(n, N, m\) = \(0, 3, 2\); it was \(0, 3\)"),
     (RecallsBadly, "the marks of 1 learners recall"),
+    (AnswersWithTheLast, "the first 1 learners say the same"),
 ]
 
 

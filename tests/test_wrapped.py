@@ -730,3 +730,21 @@ def test_a_batch_stack_under_exact_replay_is_follow_the_leader():
     before = booster.learn(X, y)[:, 0]
     for t in range(1, 12):
         assert_allclose(before[t], Ridge().fit(X[:t], y[:t]).predict(X[t : t + 1])[0], atol=1e-12)
+
+
+def test_a_refit_asks_only_the_learners_before_it():
+    asked = []
+
+    def fit(X, target, weight):
+        number = len(asked)
+        asked.append(0)
+
+        def answer(X):
+            asked[number] += 1
+            return np.zeros((len(X), 1))
+
+        return answer
+
+    booster = Booster(Squared(), GradientDescent(0.1), FunctionStack(fit, 4), replay=Replay(64, warmup=10))
+    booster.learn(np.arange(10.0)[:, None], np.arange(10.0))
+    assert asked == [3, 2, 1, 0]  # the first refits of learners 2, 3 and 4; no row came after them

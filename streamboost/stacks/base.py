@@ -83,6 +83,10 @@ class Stack(ABC):
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m): a new array."""
 
+    def predict_first(self, X: FloatArray, k: int) -> FloatArray:
+        """What the first k learners say, (n, k, m); worth overriding where each answer has to be asked for."""
+        return self.predict(X)[:, :k]
+
     @abstractmethod
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """Let learner i learn ``targets[:, i]`` (n, m) for the rows ``X``, row after row."""

@@ -65,10 +65,16 @@ class ChainStack(Stack):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m)."""
-        said = np.empty((len(X), self.n_learners, self.n_outputs))
+        return self.predict_first(X, self.n_learners)
+
+    def predict_first(self, X: FloatArray, k: int) -> FloatArray:
+        """What the first k learners say, (n, k, m); parts behind them are not asked."""
+        said = np.empty((len(X), k, self.n_outputs))
         for stack, own in self.parts():
+            if own.start >= k:
+                break
             try:
-                said[:, own] = stack.predict(X)
+                said[:, own] = stack.predict_first(X, min(own.stop, k) - own.start)
             except Exception as error:
                 error.add_note(f"(in a chain: learner 0 of this {type(stack).__name__} is the chain's {own.start})")
                 raise

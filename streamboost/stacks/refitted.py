@@ -72,8 +72,12 @@ class RefittedStack(Stack):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m): 0 before its first refit."""
-        said = np.zeros((len(X), self.n_learners, self.n_outputs))
-        for i, fitted in enumerate(self._fitted):
+        return self.predict_first(X, self.n_learners)
+
+    def predict_first(self, X: FloatArray, k: int) -> FloatArray:
+        """What the first k learners say, (n, k, m); the others are not asked."""
+        said = np.zeros((len(X), k, self.n_outputs))
+        for i, fitted in enumerate(self._fitted[:k]):
             if fitted is not None and len(X):
                 answer = self._ask(fitted, X[:, : fitted.n_features], f"learner {i} ({self.kind})")
                 said[:, i, : fitted.n_outputs] = answer

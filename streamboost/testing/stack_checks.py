@@ -84,7 +84,7 @@ def check_stack(make: Callable[[], Stack], *, n_features: int = 3, n_outputs: in
     >>> from streamboost.stacks import TreeStack
     >>> check_stack(lambda: TreeStack(3, max_depth=2), n_outputs=1)
     >>> len(STACK_CHECKS)
-    17
+    18
     """
     for check in STACK_CHECKS:
         check(StackCase(make, n_features, n_outputs, seed))
@@ -191,6 +191,14 @@ def check_independence(case: StackCase) -> None:
     expect_same(theirs, ours, stack, "what the last learner is told does not change what the others say")
 
 
+def check_first(case: StackCase) -> None:
+    """The first learners say the same whether or not the others are asked."""
+    stack = case.trained()
+    said = stack.predict(case.probes())
+    for k in range(stack.n_learners + 1):
+        expect_same(stack.predict_first(case.probes(), k), said[:, :k], stack, f"the first {k} learners say the same")
+
+
 def check_marks(case: StackCase) -> None:
     """Marks, where a stack keeps any, recall what predict says of the same rows, for any number of first learners."""
     stack = case.trained()
@@ -272,6 +280,7 @@ STACK_CHECKS: tuple[Callable[[StackCase], None], ...] = (
     check_empty_chunk,
     check_zero_weight,
     check_independence,
+    check_first,
     check_marks,
     check_growing,
     check_adding_features,
