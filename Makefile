@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
+BENCH ?= .venv-bench
+BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-nojit lint format bench docs wheel clean
 
@@ -26,11 +28,9 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready       ## rows per second and tree growth, as ratios
-	$(PIP) install -c constraints.txt -e '.[bench]'
-	$(BIN)/python benchmarks/bench_accuracy.py
-	$(BIN)/python benchmarks/bench_throughput.py
-	$(BIN)/python benchmarks/bench_tree_kernels.py
+bench: $(BENCH)/.ready      ## accuracy and speed beside River, CapyMOA (where there is a JVM), Vowpal Wabbit and LightGBM
+	for script in run report bench_throughput bench_tree_kernels bench_flat bench_first_use bench_drift bench_ablation bench_covtype; do \
+	  OMP_NUM_THREADS=1 $(BENCH)/bin/python -m benchmarks.$$script || exit 1; done
 
 docs: $(VENV)/.ready        ## the pages in docs/ and the API as HTML, in site/
 	$(PIP) install -c constraints.txt -e '.[docs]'
@@ -48,5 +48,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(BENCH)/.ready: pyproject.toml constraints.txt
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH_PIP) install -c constraints.txt -e '.[bench,river,plot]'
+	if command -v java >/dev/null; then \
+	  $(BENCH_PIP) install -c constraints.txt jpype1 Deprecated seaborn tqdm typing_extensions && \
+	  $(BENCH_PIP) install --no-deps capymoa==0.15.1; fi
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,92 +1,133 @@
-"""How accurate the defaults are, in one run on the same rows: a Markdown table.
+"""How accurate the defaults are over whole streams, and what ``benchmarks.run`` does not tell: one pass, then a test.
 
-    python benchmarks/bench_accuracy.py [--quick]
+    python -m benchmarks.bench_accuracy [--quick]
 
-Each row of a stream is predicted, then learned (abalone: one pass over 90 %, tested on the rest, five splits).
+Each row of a stream is predicted, then learned, by everyone; abalone is learned in one pass over 90 % of it and tested
+on the rest, five times.
 """
 
+from __future__ import annotations
+
 import argparse
-from importlib.metadata import version
+import json
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
 from rich.progress import track
-from river import linear_model, preprocessing, tree
 
-from streamboost import SGBClassifier, SGBRegressor, datasets
+from benchmarks import prequential, streams
+from benchmarks.peers import PEERS, Learner
+from benchmarks.report import table
+from benchmarks.run import RESULTS
+from streamboost import SGBRegressor
 from streamboost.descents import GradientDescent
 
-
-def prequential(model, X, y):
-    """What a River model says of every row before it learns it."""
-    said = []
-    for x, target in track(list(zip(X, y, strict=True)), description=type(model).__name__, transient=True):
-        row = dict(enumerate(x))
-        said.append(model.predict_one(row) or 0)
-        model.learn_one(row, target)
-    return np.array(said, dtype=float)
+Figure = tuple[str, str, list[float]]  # what is measured, of whom, once or several times
 
 
-def rmse(said, y):
-    return f"{np.sqrt(np.mean((said - y) ** 2)):.3f}"
+def main(arguments: list[str] | None = None) -> int:
+    options = parser_of("bench_accuracy", __doc__).parse_args(arguments)
+    share = 20 if options.quick else 1
+    rows, figures = [], []
+    for results in (
+        friedman(20_000 // share, options.seed),
+        absolute(20_000 // share, options.seed),
+        electricity(45_312 // share, options.seed),
+        abalone(1 if options.quick else 5),
+    ):
+        for what, who, values in results:
+            spread = f" ± {np.std(values):.3f}" if len(values) > 1 else ""
+            rows.append([what, who, f"{np.mean(values):.4f}{spread}"])
+            figures.append({"measure": what, "model": who, "values": values})
+    print(table(["stream, measure", "model", ""], rows))
+    keep(options, "accuracy", {"figures": figures})
+    return 0
 
 
-def friedman(n):
-    data = datasets.friedman(n, noise=1.0, seed=1)
-    X, y = data.X, data.y
-    scaled = preprocessing.StandardScaler() | linear_model.LinearRegression()
-    yield (
-        "Friedman, RMSE (noise alone: 1)",
-        {
-            "SGBRegressor()": rmse(SGBRegressor().learn(X, y), y),
-            "River HoeffdingAdaptiveTree": rmse(prequential(tree.HoeffdingAdaptiveTreeRegressor(seed=1), X, y), y),
-            "River linear": rmse(prequential(scaled, X, y), y),
-        },
-    )
-    absolute = {
-        "SGBRegressor('absolute_error'), Algorithm 2": SGBRegressor("absolute_error"),
-        "the same under Algorithm 1, step 0.2": SGBRegressor("absolute_error", descent=GradientDescent(0.2)),
-        "SGBRegressor(), squared loss": SGBRegressor(),
+def friedman(n: int, seed: int) -> Iterator[Figure]:
+    stream = streams.Stream("Friedman", *streams.friedman(n, seed), "regression")
+    for name in ("streamboost", "river_hat", "river_linear"):
+        said = through(stream, PEERS[name].make(stream, seed), PEERS[name].title)
+        yield "Friedman, RMSE (noise alone: 1)", PEERS[name].title, [error(said, stream.y)]
+
+
+def absolute(n: int, seed: int) -> Iterator[Figure]:
+    X, y = streams.friedman(n, seed)
+    models = {
+        "absolute error, Algorithm 2": SGBRegressor("absolute_error", random_state=seed),
+        "absolute error, Algorithm 1, step 0.2": SGBRegressor(
+            "absolute_error", descent=GradientDescent(0.2), random_state=seed
+        ),
+        "squared error": SGBRegressor(random_state=seed),
     }
-    yield (
-        "Friedman, mean absolute error",
-        {name: f"{np.mean(np.abs(model.learn(X, y) - y)):.3f}" for name, model in absolute.items()},
-    )
+    for name, model in track(models.items(), "absolute error", console=Console(stderr=True)):
+        yield "Friedman, mean absolute error", name, [float(np.mean(np.abs(model.learn(X, y) - y)))]
 
 
-def abalone(splits):
-    X, y, *_ = datasets.load_abalone()
+def electricity(n: int, seed: int) -> Iterator[Figure]:
+    stream = streams.load("electricity", n, seed)
+    for name in ("streamboost", "river_hat", "river_ht"):
+        said = through(stream, PEERS[name].make(stream, seed), PEERS[name].title)
+        yield "electricity, accuracy", PEERS[name].title, [1 - error(said, stream.y)]
+    yield "electricity, accuracy", "the label of the row before", [float(np.mean(stream.y[1:] == stream.y[:-1]))]
+
+
+def abalone(splits: int) -> Iterator[Figure]:
+    stream = streams.load("abalone", 10_000, 0)
     errors = []
-    for seed in range(splits):
-        order = np.random.default_rng(seed).permutation(len(y))
+    for seed in track(range(splits), "abalone", console=Console(stderr=True)):
+        order = np.random.default_rng(seed).permutation(len(stream.y))
         train, test = np.split(order, [int(0.9 * len(order))])
-        model = SGBRegressor().fit(X[train], y[train])
-        errors.append(np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2)))
-    yield "abalone 90/10, test RMSE", {"SGBRegressor()": f"{np.mean(errors):.3f} ± {np.std(errors):.3f}"}
+        model = SGBRegressor(random_state=seed).fit(stream.X[train], stream.y[train])
+        errors.append(error(model.predict(stream.X[test]), stream.y[test]))
+    yield "abalone 90/10, test RMSE", "streamboost", errors
 
 
-def electricity(n):
-    X, y, *_ = datasets.load_electricity()
-    X, y = X[:n], y[:n]
-    trees = {
-        "River HoeffdingAdaptiveTree": tree.HoeffdingAdaptiveTreeClassifier(seed=1),
-        "River HoeffdingTree": tree.HoeffdingTreeClassifier(),
-    }
-    figures = {"SGBClassifier()": np.mean(SGBClassifier().learn(X, y) == y)}
-    figures |= {name: np.mean(prequential(model, X, y) == y) for name, model in trees.items()}
-    yield "electricity, accuracy", {name: f"{accuracy:.4f}" for name, accuracy in figures.items()}
+def through(stream: streams.Stream, learner: Learner, title: str) -> NDArray[np.float64]:
+    """What a learner says of every row of a stream before it learns it."""
+    starts = range(0, len(stream.y), learner.chunk)
+    parts = [slice(start, start + learner.chunk) for start in starts]
+    told = track(parts, f"{stream.name} · {title}", console=Console(stderr=True))
+    return np.concatenate([learner.learn(stream.X[part], stream.y[part]) for part in told])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
-    share = 10 if parser.parse_args().quick else 1
-    print(f"streamboost {version('streamboost')}, river {version('river')}; seeds 0 and 1\n")
-    print("| stream, measure | model | |\n| --- | --- | ---: |")
-    for results in (friedman(20_000 // share), abalone(5 if share == 1 else 1), electricity(45_312 // share)):
-        for stream, figures in results:
-            for model, figure in figures.items():
-                print(f"| {stream} | {model} | {figure} |", flush=True)
+# What all bench_*.py share: what an error is, how they are called, and how they keep what they found.
+
+
+def error(said: NDArray[np.float64], y: NDArray[Any]) -> float:
+    """RMSE, or the share of rows whose class was not the one with most weight."""
+    return float(np.sqrt(np.mean((said - y) ** 2)) if said.ndim == 1 else np.mean(said.argmax(axis=1) != y))
+
+
+def parser_of(name: str, doc: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(doc or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="seconds: to see that it works")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="by default benchmarks/results")
+    return parser
+
+
+def keep(options: argparse.Namespace, name: str, figures: dict[str, Any]) -> Path:
+    """Write figures and circumstances as JSON, those of a quick run where they replace nothing; give the folder."""
+    folder: Path = options.results or (streams.CACHE / "quick" if options.quick else RESULTS.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = {"python": sys.version.split()[0], "source": prequential.source_digest()}
+    for package in ("streamboost", "numpy", "numba", "river", "lightgbm", "capymoa"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    asked = {key: value for key, value in vars(options).items() if key != "results" and value is not None}
+    record = {"asked": asked, "figures": figures, "versions": versions, "cpu": prequential.cpu_model()}
+    (folder / f"{name}.json").write_text(json.dumps(prequential.rounded(record), indent=1) + "\n")
+    return folder
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

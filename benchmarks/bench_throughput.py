@@ -1,147 +1,131 @@
-"""Rows per CPU second, learned and predicted row after row, beside two of River's models in the same run.
+"""Rows per CPU second, each predicted, then learned, beside other streaming learners: ratios within one run.
 
-    python benchmarks/bench_throughput.py [--quick]
+    python -m benchmarks.bench_throughput [--quick] [--models NAME ...]
 
-Every model first learns a warm-up that is not timed; the default one fills the memory, so that what is timed is the
-steady state. Compile time is told apart. On a shared machine the ratios are worth more than the rates.
+Friedman's stream of 10 columns; for classes, whether its target is above the median. Everyone has learned some rows
+before the clock starts (streamboost as many as its longest memory holds). Each measurement is a process of its own on
+one core, and the CPU time of all its threads counts. Everyone in turn, and again: a busy moment meets them all.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
+import json
+import os
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from typing import Any, NamedTuple
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from streamboost import SGBRegressor
-from streamboost.arrays import FloatArray
-from streamboost.datasets import friedman
-from streamboost.errors import require
+from benchmarks import prequential, streams
+from benchmarks.bench_accuracy import error, keep, parser_of
+from benchmarks.peers import PEERS, Learner, River
+from benchmarks.report import ratio, table
+from benchmarks.run import FOLDER, ONE_THREAD
 
-SEED = 0
-
-Learn = Callable[[FloatArray, FloatArray], FloatArray]  # rows and targets to the predictions made before learning
+QUICK = 20  # a quick run has so many times fewer rows
 
 
-class Sizes(NamedTuple):
-    """How much is learned before and during a measurement, and how often."""
+class Course(NamedTuple):
+    """Who is measured, and over what."""
 
+    task: streams.Task
     warm_up: int
     rows: int
-    repeats: int
+    make: Callable[[streams.Stream, int], Learner]
 
 
-class Result(NamedTuple):
-    """What a model achieved."""
+def one_by_one(stream: streams.Stream, seed: int) -> River:
+    """Streamboost in River's dialect, driven as River's models are."""
+    from streamboost import SGBRegressor
 
-    name: str
-    rate: float  # rows per CPU second, the median over the repeats
-    rmse: float  # over the timed rows
+    return River(SGBRegressor(random_state=seed), stream)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few rows, once: to see that it works")
-    sizes = Sizes(500, 1000, 1) if parser.parse_args(arguments).quick else Sizes(16_384, 10_000, 3)
-    print(f"Friedman's stream, 10 features, seed {SEED}: {sizes.warm_up:,} rows to warm up, then {sizes.rows:,} rows,")
-    print(f"the median of {sizes.repeats}. {versions('numpy', 'numba', 'river')}")
-    print(f"Compiling, or loading what was compiled before: {compile_seconds():.1f} s.\n")
-    makers = {
-        "SGBRegressor, learn (chunks)": our_chunks,
-        "SGBRegressor, predict_one and learn_one": our_rows,
-        "River HoeffdingTreeRegressor": river_tree,
-        "River LinearRegression, scaled": river_line,
-    }
-    jobs = [(name, make) for name, make in makers.items() for _ in range(sizes.repeats)]
-    measured: dict[str, list[Result]] = {}
-    for name, make in track(jobs, "measuring", console=Console(stderr=True)):
-        measured.setdefault(name, []).append(measure(name, make(), sizes))
-    results = [Result(name, statistics.median(r.rate for r in runs), runs[0].rmse) for name, runs in measured.items()]
-    tree = next(result.rate for result in results if "Hoeffding" in result.name)
-    rows = [(r.name, f"{r.rate:,.0f}", f"{r.rate / tree:.2f}", f"{r.rmse:.2f}") for r in results]
-    print(markdown(("model", "rows / CPU s", "over the Hoeffding tree", "RMSE"), rows))
+COURSES = {
+    "streamboost": Course("regression", 20_000, 30_000, PEERS["streamboost"].make),
+    "streamboost, classes": Course("classification", 20_000, 30_000, PEERS["streamboost"].make),
+    "streamboost, one by one": Course("regression", 20_000, 5_000, one_by_one),
+    "river_ht": Course("regression", 5_000, 5_000, PEERS["river_ht"].make),
+    "river_arf": Course("regression", 2_000, 3_000, PEERS["river_arf"].make),
+    "capymoa_sgbr": Course("regression", 2_000, 3_000, PEERS["capymoa_sgbr"].make),
+    "capymoa_sgbt": Course("classification", 2_000, 3_000, PEERS["capymoa_sgbt"].make),
+    "lightgbm": Course("regression", 0, 50_000, PEERS["lightgbm"].make),  # from the start: its cost grows
+}
+AGAINST = {  # whom each peer is compared with, and how many times faster that one should be
+    "river_arf": ("streamboost", 100.0),
+    "capymoa_sgbr": ("streamboost", 30.0),
+    "capymoa_sgbt": ("streamboost, classes", 30.0),
+    "lightgbm": ("streamboost", 10.0),
+    "river_ht": ("streamboost, one by one", 1.0),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = parser_of("bench_throughput", __doc__)
+    parser.add_argument("--models", nargs="+", metavar="NAME", choices=AGAINST, default=list(AGAINST))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--measure", metavar="NAME", choices=COURSES, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.measure:
+        output = prequential.own_output()
+        print(json.dumps(measure(COURSES[options.measure], options)), file=output)
+        return 0
+    console = Console(stderr=True)
+    for absence in filter(None, (PEERS[name].absence() for name in options.models)):
+        console.print(f"left out: {absence}.", highlight=False, markup=False)
+    found = [name for name in options.models if not PEERS[name].absence()]
+    names = [name for name in COURSES if name in found or name in {AGAINST[peer][0] for peer in found}]
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for name in track(names * (1 if options.quick else options.repeats), "measuring", console=console):
+        runs[name].append(in_a_process(name, options))
+    rate = {name: statistics.median(run["rate"] for run in of_one) for name, of_one in runs.items()}
+    ratios = {peer: rate[AGAINST[peer][0]] / rate[peer] for peer in found}
+    rows = []
+    for peer, times in ratios.items():
+        ours, goal = AGAINST[peer]
+        cells = [f"{rate[peer]:,.0f}", ours, f"{rate[ours]:,.0f}", ratio(times), f"{goal:g}"]
+        rows.append([PEERS[peer].title, *cells, "yes" if times >= goal else "no"])
+    print(table(["peer", "rows / CPU s", "beside", "rows / CPU s", "times faster", "goal", "reached"], rows))
+    keep(options, "throughput", {"ratios": ratios, "rates": rate, "runs": runs})
     return 0
 
 
-def compile_seconds() -> float:
-    """Time for the first rows of a process, which meet every kernel."""
-    X, y, *_ = friedman(200, seed=SEED + 1)
-    started = time.perf_counter()
-    our_chunks()(X, y)
-    return time.perf_counter() - started
+def in_a_process(name: str, options: argparse.Namespace) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.bench_throughput", "--measure", name, "--seed", str(options.seed)]
+    command += ["--quick"] * options.quick
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=FOLDER.parent, env=os.environ | ONE_THREAD, check=True)
+    return dict(json.loads(done.stdout))
 
 
-def measure(name: str, learn: Learn, sizes: Sizes) -> Result:
-    X, y, *_ = friedman(sizes.warm_up + sizes.rows, seed=SEED)
-    learn(X[: sizes.warm_up], y[: sizes.warm_up])
-    X, y = X[sizes.warm_up :], y[sizes.warm_up :]
-    started = time.process_time()
-    said = learn(X, y)
-    seconds = time.process_time() - started
-    return Result(name, len(X) / seconds, float(np.sqrt(np.mean((said - y) ** 2))))
+def measure(course: Course, options: argparse.Namespace) -> dict[str, float]:
+    """Rows per CPU second after the warm-up, and the error over the same rows."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    warm_up, n = (size // (QUICK if options.quick else 1) for size in (course.warm_up, course.warm_up + course.rows))
+    X, y = streams.friedman(n, options.seed)
+    if course.task == "classification":
+        y = (y > np.median(y)).astype(int)
+    learner = course.make(streams.Stream("friedman", X, y, course.task), options.seed)
+    chunk = getattr(learner, "every", learner.chunk)  # LightGBM's rows between two trainings: one call each
 
+    def learn(start: int, stop: int) -> NDArray[np.float64]:
+        stops = [*range(start + chunk, stop, chunk), stop]
+        return np.concatenate([learner.learn(X[s:e], y[s:e]) for s, e in pairwise([start, *stops])])
 
-# The models: each a function that predicts rows, then learns them.
-
-
-def our_chunks() -> Learn:
-    model = SGBRegressor(random_state=SEED)
-
-    def learn(X: FloatArray, y: FloatArray) -> FloatArray:
-        return np.concatenate([model.learn(X[i : i + 256], y[i : i + 256]) for i in range(0, len(X), 256)])
-
-    return learn
-
-
-def our_rows() -> Learn:
-    return row_by_row(SGBRegressor(random_state=SEED))
-
-
-def river_tree() -> Learn:
-    tree = require("river.tree", extra="river", by="The comparison")
-    return row_by_row(tree.HoeffdingTreeRegressor())
-
-
-def river_line() -> Learn:
-    linear_model = require("river.linear_model", extra="river", by="The comparison")
-    preprocessing = require("river.preprocessing", extra="river", by="The comparison")
-    return row_by_row(preprocessing.StandardScaler() | linear_model.LinearRegression())
-
-
-def row_by_row(model: Any) -> Learn:
-    """River's dialect, the making of the dict included, which every caller with arrays pays for."""
-
-    def learn(X: FloatArray, y: FloatArray) -> FloatArray:
-        said = []
-        for x, target in zip(X.tolist(), y.tolist(), strict=True):
-            row = dict(enumerate(x))
-            said.append(model.predict_one(row))
-            model.learn_one(row, target)
-        return np.array(said)
-
-    return learn
-
-
-# What is printed; bench_tree_kernels.py prints the same way.
-
-
-def versions(*packages: str) -> str:
-    named = ", ".join(f"{package} {version(package)}" for package in ("streamboost", *packages))
-    return f"Python {platform.python_version()}, {named}; {platform.machine()}, {platform.system()}."
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    marks = ["---", *("---:" for _ in header[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, marks, *rows))
+    if warm_up:
+        learn(0, warm_up)
+    before = prequential.cpu_seconds()
+    said = learn(warm_up, n)
+    return {"rate": len(said) / (prequential.cpu_seconds() - before), "error": error(said, y[warm_up:])}
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

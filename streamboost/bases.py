@@ -7,16 +7,19 @@ a line cannot say; anyone's fitted model, frozen, hands a batch model over to a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamboost import linear_kernels as kernels
-from streamboost.arrays import FloatArray
+from streamboost.arrays import FloatArray, IntArray
 from streamboost.losses import Loss, Scale, Squared
 from streamboost.standardize import Standardizer
 
+WIDEST = 200  # columns for which the covariance of all pairs is kept
+SHRINK = 2.0  # rows of 0 that the mean of a level begins with
 OPENING_ROWS = 64  # how many rows it takes to know where a constant should stand
 
 
@@ -42,6 +45,15 @@ class Base(ABC):
     @abstractmethod
     def add_outputs(self, k: int, score: float) -> None:
         """Make room for k more outputs, which start at ``score``."""
+
+    def set_categorical(self, columns: IntArray, n_levels: int) -> None:  # noqa: B027 (most take numbers as they are)
+        """Learn that columns hold the numbers of levels, of which more is not greater."""
+
+    splits: bool = False  # whether split_output is there
+
+    def split_output(self) -> None:
+        """Make two scores of one: they differ by what it was; what a third class needs."""
+        raise TypeError(f"{type(self).__name__} cannot split its score: give it one score a class from the start.")
 
 
 class Constant(Base):
@@ -98,11 +110,17 @@ class Constant(Base):
         """Append k outputs at ``score``."""
         self.y0 = np.concatenate([self.y0, np.full(k, score)])
 
+    splits = True
+
+    def split_output(self) -> None:
+        """Half the score, once against and once for."""
+        self.y0 = np.concatenate([-self.y0 / 2, self.y0 / 2])
+
 
 class Linear(Base):
     """An online linear model: recursive least squares for the square loss, adaptive gradient steps for the others.
 
-    Inputs are standardised as they flow.
+    Inputs are standardised as they flow. In a column of categories every level has an effect of its own.
 
     Parameters
     ----------
@@ -113,6 +131,9 @@ class Linear(Base):
         columns.
     rate : float
         The adaptive step, in spreads of the targets.
+    monotonic_cst : array of shape (d,) or dict, optional
+        For each column, or for some by their numbers, -1, 0 or 1: whether y⁰ must fall, is free or must rise with it.
+        A weight of the wrong sign counts as 0.
 
     Examples
     --------
@@ -133,14 +154,20 @@ class Linear(Base):
         forget: float = 1.0,
         update: Literal["auto", "rls", "adagrad"] = "auto",
         rate: float = 0.1,
+        monotonic_cst: Any = None,
     ) -> None:
         kernels.check_linear_options("rls" if update == "auto" else update, 1.0, forget, rate)
         self.forget = forget
         self.update = update
         self.rate = rate
+        self.monotonic_cst = monotonic_cst
 
     def open(self, n_features: int, n_outputs: int) -> None:
         """Weights 0."""
+        self.categorical: IntArray = np.zeros(0, np.int64)
+        self.effects = np.zeros((0, 0, n_outputs))  # what a level adds to y⁰
+        self.effect_sizes = np.zeros((0, 0, n_outputs))  # how much is behind that: rows, or squares of gradients
+        self.signs: NDArray[np.int8] = _signs(self.monotonic_cst, n_features)
         self.inputs = Standardizer(n_features)
         self.weights = np.zeros((n_features + 1, n_outputs))  # the intercept last
         self.squares = np.zeros((n_features + 1, n_outputs))
@@ -148,28 +175,92 @@ class Linear(Base):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """y⁰ for each row, (n, m)."""
-        return kernels.apply(self.inputs.transform(X), self.weights)
+        return kernels.apply(self.inputs.transform(X), self._allowed_weights()) + self._added(X)
+
+    def _added(self, X: FloatArray) -> FloatArray:
+        """What the levels of each row add, (n, m)."""
+        added = np.zeros((len(X), self.weights.shape[1]))
+        for c, j in enumerate(self.categorical):
+            present, levels = self._levels(X[:, j])
+            added[present] += self.effects[c, levels]
+        return added
+
+    def _levels(self, column: FloatArray) -> tuple[IntArray, IntArray]:
+        """The rows that have a level, and their levels; all beyond the last one known share it."""
+        present = np.flatnonzero(~np.isnan(column))
+        n_levels = self.effects.shape[1]
+        known = (column[present] >= 0) & (column[present] < n_levels)
+        return present, np.where(known, column[present], n_levels - 1).astype(np.int64)
+
+    def _allowed_weights(self) -> FloatArray:
+        """The weights, 0 where they have the wrong sign."""
+        if not len(self.signs):
+            return self.weights
+        weights = self.weights.copy()
+        weights[:-1][self.signs[:, None] * weights[:-1] < 0] = 0.0
+        return weights
+
+    def set_categorical(self, columns: IntArray, n_levels: int) -> None:
+        """Give every level of those columns, which may only grow in number, an effect of its own on y⁰, 0 at first."""
+        more = (len(columns) - len(self.categorical), max(n_levels - self.effects.shape[1], 0))
+        self.categorical = np.asarray(columns, dtype=np.int64)
+        room = ((0, more[0]), (0, more[1]), (0, 0))
+        self.effects, self.effect_sizes = np.pad(self.effects, room), np.pad(self.effect_sizes, room)
 
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
         """One recursive step per row, or one adaptive step per chunk."""
-        self.inputs.learn(X, weight)
-        Z = self.inputs.transform(X)
-        if self._uses_rls(loss):
+        known = self._added(X)
+        numbers = X
+        if len(self.categorical):  # what is never learned stays 0 for a line
+            numbers = X.copy()
+            numbers[:, self.categorical] = np.nan
+        self.inputs.learn(numbers, weight)
+        Z = self.inputs.transform(numbers)
+        total = weight.sum()
+        if total <= 0:
+            return
+        if self.rule(loss) == "rls":
             if self.covariance is None:
                 self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
-            kernels.recursive_least_squares(Z, y, weight, self.forget, self.weights, self.covariance)
+            kernels.recursive_least_squares(
+                Z, y - known, weight, self.forget, self.inputs.count, self.weights, self.covariance
+            )
+            self._learn_means(X, kernels.apply(Z, self._allowed_weights()) + known - y, weight)
             return
-        total = weight.sum()
-        if total > 0:
-            slope = Z.T @ (loss.gradient(kernels.apply(Z, self.weights), y) * (weight / total)[:, None])  # (d + 1, m)
-            self.squares = self.forget ** len(Z) * self.squares + slope**2
-            walked = np.sqrt(self.squares)
-            self.weights -= self.rate * scale.spread * np.divide(slope, walked, out=slope, where=walked > 0)
+        gradient = loss.gradient(kernels.apply(Z, self._allowed_weights()) + known, y)  # (n, m)
+        slope = Z.T @ (gradient * (weight / total)[:, None])  # (d + 1, m)
+        self.squares = self.forget ** len(Z) * self.squares + slope**2
+        walked = np.sqrt(self.squares)
+        step = self.rate * scale.spread
+        self.weights -= step * np.divide(slope, walked, out=slope, where=walked > 0)
+        self._learn_steps(X, gradient, weight, step)
 
-    def _uses_rls(self, loss: Loss) -> bool:
+    def _learn_means(self, X: FloatArray, error: FloatArray, weight: FloatArray) -> None:
+        """The effect of a level is the mean of what is left, pulled towards 0 by as much as :data:`SHRINK` rows."""
+        for c, j in enumerate(self.categorical):
+            for s, level in zip(*self._levels(X[:, j]), strict=True):
+                sizes, effects = self.effect_sizes[c, level], self.effects[c, level]
+                if weight[s] > 0:
+                    sizes[:] = self.forget * sizes + weight[s]
+                    effects -= weight[s] * error[s] / (sizes + SHRINK)
+
+    def _learn_steps(self, X: FloatArray, gradient: FloatArray, weight: FloatArray, step: float) -> None:
+        """The effect of a level takes adaptive steps, as the weights do."""
+        for c, j in enumerate(self.categorical):
+            for s, level in zip(*self._levels(X[:, j]), strict=True):
+                sizes, effects = self.effect_sizes[c, level], self.effects[c, level]
+                if weight[s] > 0:
+                    sizes[:] = self.forget * sizes + gradient[s] ** 2
+                    walked = np.sqrt(sizes)
+                    effects -= step * np.divide(gradient[s], walked, out=np.zeros_like(walked), where=walked > 0)
+
+    def rule(self, loss: Loss) -> Literal["rls", "adagrad"]:
+        """How this loss is learned."""
         if self.update == "auto":
-            return isinstance(loss, Squared) and loss.l2 == 0 and len(self.weights) <= 201
-        return self.update == "rls" and isinstance(loss, Squared)
+            least_squares = isinstance(loss, Squared) and loss.l2 == 0 and len(self.weights) <= WIDEST + 1
+        else:
+            least_squares = self.update == "rls" and isinstance(loss, Squared)
+        return "rls" if least_squares else "adagrad"
 
     def add_features(self, k: int) -> None:
         """Insert k inputs with weights 0 before the intercept."""
@@ -179,6 +270,8 @@ class Linear(Base):
         if self.covariance is not None:
             self.covariance = kernels.widen_covariance(self.covariance, k, 1.0)
         self.inputs.add_features(k)
+        if len(self.signs):
+            self.signs = np.pad(self.signs, (0, k))
 
     def add_outputs(self, k: int, score: float) -> None:
         """Append k outputs whose intercepts are ``score``."""
@@ -186,6 +279,29 @@ class Linear(Base):
         new[-1] = score
         self.weights = np.concatenate([self.weights, new], axis=1)
         self.squares = np.concatenate([self.squares, np.zeros_like(new)], axis=1)
+        more = ((0, 0), (0, 0), (0, k))
+        self.effects, self.effect_sizes = np.pad(self.effects, more), np.pad(self.effect_sizes, more)
+
+    splits = True
+
+    def split_output(self) -> None:
+        """Half the weights, once against and once for; both gradients are as long as the one was."""
+        self.weights = np.concatenate([-self.weights / 2, self.weights / 2], axis=1)
+        self.squares = np.repeat(self.squares, 2, axis=1)
+        self.effects = np.concatenate([-self.effects / 2, self.effects / 2], axis=2)
+        self.effect_sizes = np.repeat(self.effect_sizes, 2, axis=2)
+
+
+def _signs(monotonic_cst: Any, n_features: int) -> NDArray[np.int8]:
+    """One sign a column, or nothing if all are free."""
+    if monotonic_cst is None:
+        return np.zeros(0, np.int8)
+    signs = np.zeros(n_features, np.int8)
+    if isinstance(monotonic_cst, Mapping):
+        signs[list(monotonic_cst)] = list(monotonic_cst.values())
+    else:
+        signs[:] = monotonic_cst
+    return signs
 
 
 class Frozen(Base):

@@ -2,10 +2,13 @@
 
 Into :class:`Bins` flow float rows (n, d), with NaN for a missing value; out of it flow cut points, and the
 rows as small integers (d, n), one column after the other. Trees remember the cut points, not the codes:
-the bins may follow the window of recent rows without any tree noticing.
+the bins may follow the window of recent rows without any tree noticing. A column of categories, that is of levels
+0, 1, 2, ..., has bins of levels instead of cut points.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +17,15 @@ from streamboost.arrays import FloatArray, IntArray
 from streamboost.binning_kernels import encode, place_edges
 
 SAMPLE = 2048  # rows that place the edges: 32 for each of 64 bins
+LEVEL_BINS = 64  # of a categorical column at most: a set of them is the bits of one number
 
 
 class Bins:
     """The cut points of each column.
 
     A column of at most ``n_bins`` different values is cut between all of them; any other into bins of about
-    equally many rows, where equal values are never parted.
+    equally many rows, where equal values are never parted. In a categorical column the most frequent levels
+    have a bin each and the others share one.
 
     Parameters
     ----------
@@ -35,6 +40,12 @@ class Bins:
         The cut points of each column in ascending order, filled up with infinity.
     n_edges : ndarray of shape (d,)
         How many of them are cut points.
+    categorical : ndarray of shape (n_cat,)
+        The columns that hold levels, as told by :meth:`set_categorical`.
+    cat_at : ndarray of shape (d,)
+        The position of each column among the categorical ones, or -1.
+    level_bins : ndarray of shape (n_cat, n_levels)
+        The bin of each level. Levels beyond are in ``other_bin``.
 
     Examples
     --------
@@ -47,6 +58,15 @@ class Bins:
     >>> bins.encode(X)
     array([[0, 1, 2],
            [0, 8, 0]], dtype=uint8)
+
+    Three bins for the levels of the first column: one each for the two frequent ones, and one for the rest.
+
+    >>> levels = np.array([[4.0], [2.0], [9.0], [4.0], [7.0], [9.0], [np.nan]])
+    >>> bins = Bins(n_bins=3)
+    >>> bins.set_categorical([0], n_levels=10)
+    >>> bins.fit(levels)
+    >>> bins.encode(levels)
+    array([[0, 2, 1, 0, 2, 1, 3]], dtype=uint8)
     """
 
     def __init__(self, n_bins: int = 64) -> None:
@@ -59,29 +79,108 @@ class Bins:
         self.n_features = 0
         self.edges: FloatArray = np.full((0, self.n_bins - 1), np.inf)  # (d, n_bins - 1)
         self.n_edges: IntArray = np.zeros(0, np.int64)  # (d,)
+        self.categorical: IntArray = np.zeros(0, np.int32)  # (n_cat,)
+        self.cat_at: IntArray = np.zeros(0, np.int32)  # (d,)
+        self.level_bins: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)  # (n_cat, n_levels)
+
+    @property
+    def other_bin(self) -> int:
+        """The bin of all levels that have none of their own: the last, or the 64th if there are more."""
+        return min(self.n_bins, LEVEL_BINS) - 1
+
+    def set_categorical(self, columns: Sequence[int] | IntArray, n_levels: int) -> None:
+        """Let columns hold levels 0, 1, 2, ..., of which the first ``n_levels`` can have a bin of their own.
+
+        Others that were categorical before stay so. Until the next :meth:`fit` the first levels of the new ones
+        have the bins. Codes made before hold only where the column was missing.
+        """
+        joined = joined_columns(self.categorical, columns, n_levels)
+        more = len(joined) - len(self.categorical), max(n_levels - self.level_bins.shape[1], 0)
+        if more == (0, 0) or len(joined) == 0:
+            return
+        level_bins = np.pad(self.level_bins, ((0, 0), (0, more[1])), constant_values=self.other_bin)
+        first_levels = np.minimum(np.arange(level_bins.shape[1]), self.other_bin).astype(np.uint8)
+        self.level_bins = np.vstack([level_bins, np.tile(first_levels, (more[0], 1))])
+        self.categorical = joined
+        self._place_categories()
+
+    def _place_categories(self) -> None:
+        self.cat_at = cat_positions(self.categorical, self.n_features)
+        here = self.cat_at >= 0
+        self.edges[here], self.n_edges[here] = np.inf, 0
 
     def fit(self, X: FloatArray) -> None:
-        """Place the cut points where the rows ``X`` are; of many rows, an evenly spaced sample decides."""
+        """Place the cut points where the rows ``X`` are; of many rows, an evenly spaced sample decides.
+
+        Levels are counted in all of them.
+        """
+        if len(self.categorical) and self.categorical.max() >= X.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, expected more than {self.categorical.max()}: that column is categorical. "
+                "Pass rows with all columns that set_categorical was told of."
+            )
+        self._bin_levels(X)
         n, self.n_features = X.shape
         if n > SAMPLE:
             X = X[np.arange(SAMPLE) * n // SAMPLE]
         columns = np.sort(X.T, axis=1)  # (d, n), NaN last
         n_numbers = len(X) - np.isnan(columns).sum(axis=1)
-        self.edges = np.full((self.n_features, self.n_bins - 1), np.inf)
-        self.n_edges = np.zeros(self.n_features, np.int64)
+        n_numbers[self.categorical] = 0
+        if self.edges.shape[0] != self.n_features:
+            self.edges = np.empty((self.n_features, self.n_bins - 1))
+            self.n_edges = np.empty(self.n_features, np.int64)
+            self.cat_at = cat_positions(self.categorical, self.n_features)
+        self.edges[:] = np.inf  # in place: others may be looking on
         place_edges(columns, n_numbers, self.edges, self.n_edges)
 
+    def _bin_levels(self, X: FloatArray) -> None:
+        """Give the most frequent levels a bin each, in their order; of equally frequent ones the lower come first."""
+        n_levels = self.level_bins.shape[1]
+        for j, level_bins in zip(self.categorical, self.level_bins, strict=True):
+            levels = X[:, j]
+            levels = levels[(levels >= 0) & (levels < n_levels)]
+            counts = np.bincount(levels.astype(np.int64), minlength=n_levels)
+            frequent = np.argsort(-counts, kind="stable")[: self.other_bin]
+            frequent = np.sort(frequent[counts[frequent] > 0])
+            level_bins[:] = self.other_bin
+            level_bins[frequent] = np.arange(len(frequent))
+
     def encode(self, X: FloatArray) -> NDArray[np.uint8]:
-        """Return the bin codes (d, n) of the rows ``X`` (n, d): code <= b exactly where x <= edges[b]."""
+        """Return the bin codes (d, n) of the rows ``X`` (n, d): code <= b exactly where x <= edges[b].
+
+        Of a categorical column they are the bins of its levels.
+        """
         if X.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} columns, expected {self.n_features}, as many as these bins have. "
                 "Call fit on rows of the new width, or add_features."
             )
-        return encode(X, self.edges, self.n_edges)
+        return encode(X, self.edges, self.n_edges, self.cat_at, self.level_bins, self.other_bin)
 
     def add_features(self, k: int) -> None:
         """Append k columns without cut points: every number there falls into bin 0."""
         self.n_features += k
         self.edges = np.vstack([self.edges, np.full((k, self.n_bins - 1), np.inf)])
         self.n_edges = np.append(self.n_edges, np.zeros(k, np.int64))
+        self.cat_at = cat_positions(self.categorical, self.n_features)
+
+
+def joined_columns(categorical: IntArray, columns: Sequence[int] | IntArray, n_levels: int) -> IntArray:
+    """Return the categorical columns with further ones behind them, in the order given."""
+    given = np.asarray(columns, dtype=None if len(columns) else np.int32)
+    if given.dtype.kind not in "iu" or (given < 0).any():
+        raise ValueError(f"columns is {columns!r}, expected the numbers of columns, counted from 0: [0, 3], say.")
+    if not isinstance(n_levels, (int, np.integer)) or n_levels < 1:
+        raise ValueError(
+            f"n_levels is {n_levels!r}, expected a whole number of at least 1: how many levels to tell apart. "
+            "For the codes of an Encoder pass its max_categories + 1."
+        )
+    return np.array(list(dict.fromkeys([*categorical.tolist(), *given.tolist()])), np.int32)
+
+
+def cat_positions(categorical: IntArray, n_features: int) -> IntArray:
+    """Return the position of each column among the categorical ones, or -1, (d,)."""
+    cat_at = np.full(n_features, -1, np.int32)
+    known = categorical < n_features
+    cat_at[categorical[known]] = np.flatnonzero(known)
+    return cat_at

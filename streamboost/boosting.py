@@ -15,16 +15,17 @@ Algorithm 1 and 2, line                 here
 from __future__ import annotations
 
 import copy
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamboost import descents
-from streamboost.arrays import FloatArray
+from streamboost import descents, native
+from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
 from streamboost.chunks import check_chunk, check_rows
 from streamboost.cost import CostMeter
-from streamboost.descents import Descent
+from streamboost.descents import Descent, GradientDescent
 from streamboost.edges import EdgeMeter
 from streamboost.iterates import Reservoir
 from streamboost.losses import Loss, Scale
@@ -45,6 +46,21 @@ class Hypothesis(NamedTuple):
     def walk(self, X: FloatArray, descent: Descent) -> FloatArray:
         """The partial sums y⁰ … yᴺ, (n, N + 1, m)."""
         return descent.walk(self.base.predict(X), self.stack.predict(X), self.eta)
+
+
+class Answer(NamedTuple):
+    """What N learners say of rows (n, N, m), the walk to be read out (n, N + 1, m), what they should say (n, N, m)."""
+
+    h: FloatArray
+    walk: FloatArray
+    targets: FloatArray
+
+
+class Look(NamedTuple):
+    """What the first rows tell: targets and weights of those looked at, and the scale they are on."""
+
+    opening: FloatArray
+    scale: Scale
 
 
 class Booster:
@@ -98,6 +114,8 @@ class Booster:
     0.02
     """
 
+    __slots__ = ("__dict__", "_arena")  # the arena follows from the rest: it is not part of the state
+
     def __init__(
         self,
         loss: Loss,
@@ -142,6 +160,7 @@ class Booster:
 
     def open(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
+        self.move_out()
         self.stack.open(n_features, self.loss.n_outputs, self.seed)
         self.base.open(n_features, self.loss.n_outputs)
         if self.replay is not None:
@@ -174,6 +193,9 @@ class Booster:
     def score(self, X: FloatArray) -> FloatArray:
         """The raw score of every row, (n, m). A read-out is linear, so the mean walk gives the mean score."""
         X = self._rows(X)
+        arena = self._native() if self.n_rows else None
+        if arena is not None:
+            return native.score(arena, None, self.descent.readout, X)
         scores = np.empty((len(X), self.loss.n_outputs))
         for start in range(0, len(X), BLOCK):
             scores[start : start + BLOCK] = self.descent.score(self._walk(X[start : start + BLOCK]))
@@ -201,54 +223,110 @@ class Booster:
         scores = np.empty((len(X), self.loss.n_outputs))
         if len(X) and not self.is_open:
             self.open(X.shape[1], y.shape[1])
+        arena = self._native() if self.is_open else None
+        if arena is not None:
+            return native.learn(arena, None, self.descent.readout, X, y, weight)
         size = 1 if self.semantics == "sequential" else max(len(X), 1)
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
-            scores[rows] = self._step(X[rows], y[rows], weight[rows])
+            answer = self.ask(X[rows], y[rows])
+            scores[rows] = self.descent.score(answer.walk)
+            self.tell(X[rows], y[rows], weight[rows], answer)
         return scores
 
-    def _step(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
+    def ask(self, X: FloatArray, y: FloatArray) -> Answer:
+        """What the present hypotheses say of rows, and what they should have said; nothing changes."""
         h = self.stack.predict(X)  # (n, N, m)
         walk = self.descent.walk(self.base.predict(X), h, self.eta)  # (n, N + 1, m)
-        score = self.descent.score(walk if self.past is None else self._walk(X))
         targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
         if not np.isfinite(targets).all():
-            raise FloatingPointError(
-                f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so that row was not learned. "
-                "Use a smaller step size, or a projection (ResidualProjection with a domain)."
-            )
+            raise self.not_finite()
+        return Answer(h, walk if self.past is None else self._walk(X), targets)
+
+    def tell(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
+        """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
+        self.move_out()
         if self.past is not None:
             self._keep_hypothesis(len(X))
-        self.edges.add(targets, h, weight)
+        self.edges.add(answer.targets, answer.h, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
-            self.stack.learn(X, targets, weight)
-        self._count(len(X), y, weight)
+            self.stack.learn(X, answer.targets, weight)
+        self.count(len(X))
+        self.settle(self.look(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)
         if self.replay is not None:
-            self.replay.append(X, y, weight, self.stack.marks(X), targets)
-            for i in self.replay.turns(self.stack):
-                self._refit(i)
-        return score
+            self.replay.append(X, y, weight, self.stack.marks(X), answer.targets)
+            self.refit_due()
 
-    def _count(self, n: int, y: FloatArray, weight: FloatArray) -> None:
-        """Keep the books: rows, unit cost, and the step sizes, which follow the first rows and the edges."""
+    def not_finite(self) -> FloatingPointError:
+        """What to say when a row cannot be learned."""
+        return FloatingPointError(
+            f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so that row was not learned. "
+            "Use a smaller step size, or a projection (ResidualProjection with a domain)."
+        )
+
+    # The native path: see streamboost.native.
+
+    def _native(self) -> native.Arena | None:
+        """The arrays of this booster as the compiled loop wants them; None if it does not know this kind."""
+        arena: native.Arena | None = getattr(self, "_arena", None)
+        if arena is not None and arena.tenants == [self]:
+            return arena
+        return native.Arena([self]) if native.suits(self) else None
+
+    _arena: native.Arena | None
+
+    def move_in(self, arena: native.Arena) -> None:
+        """Note where the arrays of this booster lie."""
+        self.move_out()
+        self._arena = arena
+
+    def move_out(self) -> None:
+        """Leave it, before arrays are replaced."""
+        arena = getattr(self, "_arena", None)
+        if arena is not None:
+            arena.tenants = [booster for booster in arena.tenants if booster is not self]
+        self._arena = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def count(self, n: int) -> None:
+        """Keep the books: rows and unit cost."""
         self.n_rows += n
         self.cost.predicted(n, self.stack.n_learners)
         self.cost.updated(n, self.stack.n_learners)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the first rows have told the scale, and the steps stay as they are."""
+        return len(self.opening) >= OPENING_ROWS and not self.descent.adaptive
+
+    def look(self, y: FloatArray, weight: FloatArray) -> Look:
+        """What is known of the scale once these rows are counted in."""
         room = OPENING_ROWS - len(self.opening)
-        if room > 0:
-            rows = np.concatenate([y, weight[:, None]], axis=1)[:room]
-            self.opening = np.concatenate([self.opening, rows])
-            if self.opening[:, -1].sum() > 0:
-                self.scale = self.loss.scale(self.opening[:, :-1], self.opening[:, -1])
-            if len(self.opening) < 2:  # one row tells no spread, and a wrong one would be felt for long
-                self.scale = self.scale._replace(spread=0.0)
-            if len(self.opening) == OPENING_ROWS and (self.opening[:, :-1] == self.opening[0, :-1]).all():
-                self.opening = self.opening[-1:]  # targets that are all the same have told no scale yet: go on looking
-        if room > 0 or self.descent.adaptive:
-            self.eta = self._schedule()
+        if room <= 0:
+            return Look(self.opening, self.scale)
+        opening = np.concatenate([self.opening, np.concatenate([y, weight[:, None]], axis=1)[:room]])
+        scale = self.scale
+        if opening[:, -1].sum() > 0:
+            scale = self.loss.scale(opening[:, :-1], opening[:, -1])
+        if len(opening) < 2:  # one row tells no spread, and a wrong one would be felt for long
+            scale = scale._replace(spread=0.0)
+        if len(opening) == OPENING_ROWS and (opening[:, :-1] == opening[0, :-1]).all():
+            opening = opening[-1:]  # targets that are all the same have told no scale yet: go on looking
+        return Look(opening, scale)
+
+    def settle(self, look: Look) -> None:
+        """Take steps of the size the first rows and the edges tell."""
+        changed = look.opening is not self.opening
+        self.opening, self.scale = look
+        if changed or self.descent.adaptive:
+            self.eta[:] = self._schedule()
 
     def _schedule(self) -> FloatArray:
         return self.descent.schedule(self.stack.n_learners, self.loss, self.scale, self.edges.running)
@@ -268,11 +346,21 @@ class Booster:
 
     # Lazy FTRL.
 
+    def refit_due(self) -> None:
+        """Refit the learners whose turn it is."""
+        assert self.replay is not None
+        for i in self.replay.turns(self.stack):
+            self._refit(i)
+
     def _refit(self, i: int) -> None:
         """Fit learner i afresh to the remembered rows."""
         replay = self.replay
         assert replay is not None
-        target = replay.recorded[:, i] if replay.targets == "recorded" else self._fresh_target(i)
+        if replay.targets == "recorded":
+            target = replay.recorded[:, i]
+        else:
+            target = native.fresh_target(self, i) if native.suits(self) else self._fresh_target(i)
+            self.cost.predicted(replay.fill, i)
         self.cost.updated(replay.fill, 1)
         replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
 
@@ -289,7 +377,6 @@ class Booster:
                 h = self.stack.recall(replay.marks[rows, :i])
             walk = self.descent.walk(self.base.predict(replay.X[rows]), h, self.eta[:i])
             target[rows] = self.descent.next_target(walk, h, self.loss, replay.y[rows])
-        self.cost.predicted(replay.fill, i)
         return target
 
     # Growing.
@@ -305,6 +392,7 @@ class Booster:
         if not self.is_open:
             raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
         settled = len(self.stack.refittable)
+        self.move_out()
         for hypothesis in self._hypotheses():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
@@ -317,14 +405,26 @@ class Booster:
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
+        self.move_out()
         for hypothesis in self._hypotheses():
             hypothesis.stack.add_features(k)
             hypothesis.base.add_features(k)
         if self.replay is not None:
             self.replay.add_features(k)
 
+    def set_categorical(self, columns: IntArray, n_levels: int) -> None:
+        """Learn that columns hold the numbers of levels, of which ``n_levels`` are to be told apart."""
+        self.move_out()
+        for hypothesis in self._hypotheses():
+            hypothesis.stack.set_categorical(columns, n_levels)
+            known = hypothesis.stack.categorical  # in the order they became known
+            hypothesis.base.set_categorical(known if len(known) else columns, n_levels)
+        if self.replay is not None:
+            self.replay.set_categorical(self.stack.categorical, n_levels)
+
     def add_outputs(self, loss: Loss, score: float) -> None:
         """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
+        self.move_out()
         k = loss.n_outputs - self.loss.n_outputs
         for hypothesis in self._hypotheses():
             hypothesis.stack.add_outputs(k)
@@ -333,6 +433,33 @@ class Booster:
             self.replay.add_outputs(k)
         self.loss = loss
         self.eta = self._schedule()
+
+    def resize(self, window: int) -> None:
+        """Go on with a shorter memory, and the newest rows it has room for."""
+        self.move_out()
+        assert self.replay is not None
+        self.replay.resize(window)
+
+    def split_output(self, loss: Loss) -> None:
+        """Go on with a score a class (``loss``) instead of one score for two: predictions stay what they were.
+
+        The steps are halved, as two scores move apart at twice the pace.
+        """
+        assert isinstance(self.descent, GradientDescent)
+        self.move_out()
+        for hypothesis in self._hypotheses():
+            hypothesis.stack.split_output()
+            hypothesis.base.split_output()
+        if self.replay is not None:
+            self.replay.recode(lambda y: (y + 1.0) / 2.0)
+        self.opening[:, 0] = (self.opening[:, 0] + 1.0) / 2.0
+        self.loss = loss
+        if self.descent.step_size is not None and self.descent.step_size != "theory":
+            self.descent = replace(self.descent, step_size=self.descent.step_size / 2.0)
+        self.scale = self.scale._replace(step=self.scale.step / 2.0)
+        self.eta = self.eta / 2.0
+        if self.past is not None:
+            self.past.kept = [past._replace(eta=past.eta / 2.0) for past in self.past.kept]
 
     def _hypotheses(self) -> list[Hypothesis]:
         """The present one and the past ones kept, each once though it may have predicted several rows."""

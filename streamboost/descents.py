@@ -115,8 +115,10 @@ class GradientDescent(Descent):
     step_size : float or "theory", optional
         η. ``"theory"`` gives each learner the η = γ/(β(8 − 4γ)) of Theorem 1 at its own measured edge
         (the proof contracts learner by learner, so each may use its own; one without an edge stands
-        still). Left out: a tenth of the loss's natural step.
+        still). Left out: ``share`` of the loss's natural step.
     readout : {"last", "mean"}
+    share : float
+        Of the natural step, 1/β where the loss has one; a tenth by default.
 
     References
     ----------
@@ -132,10 +134,12 @@ class GradientDescent(Descent):
 
     step_size: float | Literal["theory"] | None = None
     readout: Literal["last", "mean"] = "last"
+    share: float = 0.1
 
     def __post_init__(self) -> None:
         if self.step_size != "theory":
             _check_positive("step_size", self.step_size)
+        _check_positive("share", self.share)
 
     @property
     def adaptive(self) -> bool:
@@ -147,7 +151,7 @@ class GradientDescent(Descent):
         if self.step_size == "theory":
             beta = loss.smoothness()
             return theoretical_step(edges, beta if math.isfinite(beta) else 1.0 / scale.step)
-        eta = 0.1 * scale.step if self.step_size is None else float(self.step_size)
+        eta = self.share * scale.step if self.step_size is None else float(self.step_size)
         return np.full(n_learners, eta)
 
     def walk(self, y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:

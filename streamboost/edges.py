@@ -17,7 +17,8 @@ class EdgeMeter:
     ----------
     n_learners : int
     window : int
-        How many rows ``recent`` looks back; a chunk learned in one step counts as one row there.
+        How many rows ``recent`` looks back: it fades, and rows further back count less than a twentieth. A chunk
+        learned in one step counts as one row there.
 
     Examples
     --------
@@ -31,8 +32,8 @@ class EdgeMeter:
     def __init__(self, n_learners: int, window: int = 1000) -> None:
         self.missed = np.zeros(n_learners)  # Σ w ‖target − h‖²
         self.size = np.zeros(n_learners)  # Σ w ‖target‖²
-        self.last = np.zeros((window, 2, n_learners))  # the same two for each of the latest steps
-        self.steps = 0
+        self.recent_sums = np.zeros((n_learners, 2))  # the same two, faded
+        self.recall = max(0.0, 1.0 - 3.0 / window)  # what is left of them after a row
 
     def add(self, targets: FloatArray, h: FloatArray, weight: FloatArray) -> None:
         """Count rows: what the learners should have said and what they said, both (n, N, m)."""
@@ -42,8 +43,8 @@ class EdgeMeter:
         sums = np.einsum("cni,n->ci", both, weight)
         self.missed += sums[0]
         self.size += sums[1]
-        self.last[self.steps % len(self.last)] = sums
-        self.steps += 1
+        self.recent_sums *= self.recall
+        self.recent_sums += sums.T
 
     @property
     def running(self) -> FloatArray:
@@ -53,14 +54,13 @@ class EdgeMeter:
     @property
     def recent(self) -> FloatArray:
         """The edges over the latest rows, (N,)."""
-        missed, size = self.last.sum(axis=0)
-        return _edge(missed, size)
+        return _edge(self.recent_sums[:, 0], self.recent_sums[:, 1])
 
     def grow(self, k: int) -> None:
         """Make room for k more learners."""
         self.missed = np.pad(self.missed, (0, k))
         self.size = np.pad(self.size, (0, k))
-        self.last = np.pad(self.last, ((0, 0), (0, 0), (0, k)))
+        self.recent_sums = np.pad(self.recent_sums, ((0, k), (0, 0)))
 
 
 def _edge(missed: FloatArray, size: FloatArray) -> FloatArray:

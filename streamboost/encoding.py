@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from reprlib import repr as brief
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from streamboost.arrays import FloatArray
-from streamboost.rows import NAN, Dialect, Kind, Rows, Texts, cell, in_order, kind_differs, read, read_value
+from streamboost.rows import NAN, Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
 
 LARGEST = sys.float_info.max
+PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +37,32 @@ class Changes:
     version: int  # the encoder these changes were worked out against
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """Rows as floats, and what :meth:`Encoder.commit` would take in with them."""
 
     X: FloatArray  # (n, d)
     changes: Changes | None = None  # None: nothing new
 
 
+class _Index(NamedTuple):
+    """What a single row is looked up in; it follows from an encoder's names, kinds and categories."""
+
+    names: list[Hashable] | None  # the encoder's own lists, by which it knows whether this is still its index
+    kinds: list[Kind | None]
+    positions: dict[Hashable, int]
+    numbers: dict[Hashable, int]  # the positions of columns of numbers alone
+    texts: dict[Hashable, tuple[int, dict[str, int]]]  # a column's position, and its categories
+    pick: Callable[[Any], Any] | None  # all values of a dict in the order of the columns, if all are known
+
+
 class Encoder:
     """Turn rows of any kind into float64 arrays, keeping columns and categories in place as rows flow by.
 
-    Bare arrays have a fixed width. Frames, in scikit-learn's dialect (``dialect="array"``), must repeat the names
-    of the first one in the same order, unless ``new_columns="grow"``. In River's dialect (``dialect="dict"``),
-    and for dict rows always, columns are matched by name, new ones are appended and absent ones are missing;
-    those that one row brings are appended in the order of their names, as a dict has no order that matters.
+    Bare arrays have a fixed width, and so have frames whose columns nobody named (pandas calls them 0, 1, 2, ...).
+    Other frames, in scikit-learn's dialect (``dialect="array"``), must repeat the names of the first one in the same
+    order, unless ``new_columns="grow"``. In River's dialect (``dialect="dict"``), and for dict rows always, columns
+    are matched by name, new ones are appended and absent ones are missing; those that one row brings are appended in
+    the order of their names, as a dict has no order that matters.
 
     Parameters
     ----------
@@ -69,6 +82,8 @@ class Encoder:
         What each column holds; None while it has only been missing.
     categories : dict of dict
         For each text column, under its position as a string, the code of each level.
+    categorical : tuple of int
+        The positions of the text columns.
     version : int
         How many times :meth:`commit` took something in.
 
@@ -85,7 +100,7 @@ class Encoder:
     array([[ 1., nan,  3.]])
     """
 
-    # The index follows from `names`: a slot keeps it out of __dict__, which holds the state and nothing else.
+    # The index follows from the rest: a slot keeps it out of __dict__, which holds the state and nothing else.
     __slots__ = ("__dict__", "_index")
 
     def __init__(self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024) -> None:
@@ -103,7 +118,12 @@ class Encoder:
         self.kinds: list[Kind | None] = []
         self.categories: dict[str, dict[str, int]] = {}
         self.version = 0
-        self._index: tuple[list[Hashable] | None, dict[Hashable, int]] = (None, {})
+        self._index: _Index | None = None
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """The positions of the columns that hold text."""
+        return tuple(j for j, kind in enumerate(self.kinds) if kind == "category")
 
     def feature_names(self) -> list[str] | None:
         """The columns' names as strings, or None when only bare arrays were seen."""
@@ -131,15 +151,7 @@ class Encoder:
         rows = read(X, dialect)
         draft = _Draft(self, known_only=known_only)
         places = self._match(rows, draft, owner)
-        encoded = np.full((rows.n_rows, draft.n_features), NAN)  # (n, d)
-        if isinstance(rows.columns, np.ndarray):
-            encoded[:, np.array(places)] = rows.columns
-            draft.all_numbers(encoded)
-        else:
-            for j, read_column in zip(places, rows.columns, strict=True):
-                if j is not None:
-                    column = read_column()
-                    encoded[:, j] = draft.codes(j, column) if isinstance(column, Texts) else draft.numbers(j, column)
+        encoded = draft.fill(rows, places)
         infinite = np.isinf(encoded)
         if infinite.any():
             i, j = np.argwhere(infinite)[0]
@@ -153,35 +165,29 @@ class Encoder:
         """
         if not hasattr(x, "items"):
             raise TypeError(f"x is {brief(x)}, expected a dict of one row. For many rows use encode.")
-        positions, kinds = self._positions, self.kinds
+        index = self._lookup()
+        complete = self._complete(x, index)
+        if complete is not None:
+            return Encoded(complete)  # most rows of a stream
         row: list[float] = [NAN] * self.n_features
         rest = []
         for name, value in x.items():
-            j = positions.get(name, -1)
-            if j >= 0 and isinstance(value, (float, int)) and -LARGEST <= value <= LARGEST and kinds[j] == "number":
-                row[j] = value
-            else:
+            if (j := index.numbers.get(name)) is not None:
+                if isinstance(value, (float, int)) and -LARGEST <= value <= LARGEST:
+                    row[j] = value
+                elif value is not None:
+                    row[j] = _number(name, value)
+            elif (text := index.texts.get(name)) is None:
                 rest.append((name, value))
+            elif not isinstance(value, str):
+                _check_missing(name, value)
+            elif (code := self._code(text[1], value, known_only)) is None:
+                rest.append((name, value))
+            else:
+                row[text[0]] = code
         if not rest:
             return Encoded(np.array([row], dtype=np.float64))  # (1, d)
-        draft = _Draft(self, known_only=known_only)
-        for name in in_order(name for name, _ in rest if name not in positions):
-            draft.place(name)
-        for name, value in rest:
-            place = draft.place(name)
-            if place is None:
-                continue
-            plain = read_value(value, name)
-            if isinstance(plain, str):
-                draft.claim(place, "category", plain)
-                plain = draft.code(place, plain)
-            elif math.isinf(plain):
-                raise _infinite(name, plain)
-            elif plain == plain:
-                draft.claim(place, "number", plain)
-            row += [NAN] * (draft.n_features - len(row))
-            row[place] = plain
-        return Encoded(np.array([row], dtype=np.float64), draft.changes())  # (1, d)
+        return self._encode_rest(row, rest, known_only=known_only)
 
     def commit(self, encoded: Encoded) -> int:
         """Take in what ``encoded`` brought, and say how many columns that added (at first, all of them)."""
@@ -197,23 +203,75 @@ class Encoder:
         self.n_features = changes.n_features
         if changes.names is not None:
             self.names = list(changes.names)
-        self.kinds = [*self.kinds, *[None] * n_added]
-        for j, kind in changes.kinds.items():
-            self.kinds[j] = kind
+        if n_added or changes.kinds:
+            self.kinds = [changes.kinds.get(j, kind) for j, kind in enumerate([*self.kinds, *[None] * n_added])]
         for j, levels in changes.levels.items():
             self.categories.setdefault(str(j), {}).update(levels)
         self.version += 1
         return n_added
 
-    @property
-    def _positions(self) -> dict[Hashable, int]:
-        """Where each name lives; the columns of bare arrays go by 0, 1, 2, ..., as River names them."""
-        names, positions = getattr(self, "_index", (None, {}))
-        if names is not self.names or len(positions) != self.n_features:
-            known: Sequence[Hashable] = range(self.n_features) if self.names is None else self.names
-            positions = {name: j for j, name in enumerate(known)}
-            self._index = (self.names, positions)
-        return positions
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__  # without the index
+
+    def _lookup(self) -> _Index:
+        """The index of names, made anew where names or kinds have changed."""
+        index: _Index | None = getattr(self, "_index", None)
+        if index is None or index.names is not self.names or index.kinds is not self.kinds:
+            # the columns of bare arrays go by 0, 1, 2, ..., as River names them
+            names: Sequence[Hashable] = range(self.n_features) if self.names is None else self.names
+            places = list(zip(names, range(self.n_features), self.kinds, strict=True))
+            numbers = {name: j for name, j, kind in places if kind == "number"}
+            texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
+            is_known = len(numbers) + len(texts) == len(names) > 1  # of a single name, itemgetter makes no tuple
+            pick = itemgetter(*names) if is_known else None
+            index = _Index(self.names, self.kinds, {name: j for name, j, _ in places}, numbers, texts, pick)
+            self._index = index
+        return index
+
+    def _complete(self, x: Mapping[Any, object], index: _Index) -> FloatArray | None:
+        """A dict row with nothing missing, nothing new and nothing unusual, or None."""
+        # a plain dict only: to look something up changes a defaultdict
+        if index.pick is None or type(x) is not dict or len(x) != self.n_features:
+            return None
+        try:
+            values = index.pick(x)
+            if index.texts:
+                values = [*values]
+                for j, levels in index.texts.values():
+                    values[j] = levels[values[j]]
+            if PLAIN_NUMBERS.issuperset(map(type, values)) and True not in map(math.isinf, values):
+                return np.array([values], dtype=np.float64)  # (1, d)
+        except (KeyError, TypeError, OverflowError):
+            pass
+        return None
+
+    def _code(self, levels: dict[str, int], level: str, known_only: bool) -> float | None:
+        """The code of a level of a known column; None for a new one that is to be learned."""
+        code = levels.get(level)
+        if code is None and len(levels) >= self.max_categories:
+            return self.max_categories
+        return NAN if code is None and known_only else code
+
+    def _encode_rest(self, row: list[float], rest: list[tuple[Hashable, object]], *, known_only: bool) -> Encoded:
+        """Add to a row values of new columns, of columns only ever missing, and new categories."""
+        draft = _Draft(self, known_only=known_only)
+        for name in in_order(name for name, _ in rest if name not in draft.known):
+            draft.place(name)
+        for name, value in rest:
+            place = draft.place(name)
+            if place is None:
+                continue
+            plain = read_value(value, name)
+            if isinstance(plain, str):
+                draft.claim(place, "category", plain)
+                plain = float(draft.codes(place, Distinct(np.zeros(1, dtype=np.int64), [plain]))[0])
+            elif math.isinf(plain):
+                raise _infinite(name, plain)
+            elif plain == plain:
+                draft.claim(place, "number", plain)
+            row += [NAN] * (draft.n_features - len(row))
+            row[place] = plain
+        return Encoded(np.array([row], dtype=np.float64), draft.changes())  # (1, d)
 
     @property
     def _is_unnamed(self) -> bool:
@@ -223,9 +281,11 @@ class Encoder:
         """Say where in the encoded rows each column goes; None for a column left out."""
         if rows.by_name or (rows.named and self.new_columns == "grow" and not self._is_unnamed):
             return [draft.place(name) for name in rows.names]
+        width, positions = len(rows.names), self._lookup().positions
+        if width == self.n_features and (not rows.named or self.names is None) and positions.keys() == set(rows.names):
+            return [positions[name] for name in rows.names]  # whole numbers: the names of columns without any
         if rows.named and self.names is not None and list(rows.names) != self.names:
             raise _names_differ(self.names, rows.names)
-        width = len(rows.names)
         if self.n_features == 0 and not draft.known_only:
             draft.n_features = width
         elif width != self.n_features:
@@ -235,8 +295,6 @@ class Encoder:
             )
         if rows.named:
             draft.names = list(rows.names)
-        elif self.names is not None and set(self.names) == set(rows.names):
-            return [self._positions[name] for name in rows.names]
         return list(range(width))
 
 
@@ -247,7 +305,7 @@ class _Draft:
         self.encoder = encoder
         self.known_only = known_only
         self.n_features = encoder.n_features
-        self.known = encoder._positions
+        self.known = encoder._lookup().positions
         self.names: list[Hashable] | None = None  # given by a frame to columns that had none
         self.added: dict[Hashable, int] = {}
         self.kinds: dict[int, Kind] = {}
@@ -285,49 +343,72 @@ class _Draft:
         elif known != kind:
             raise kind_differs(self.name(j), kind, value, row)
 
-    def all_numbers(self, X: FloatArray) -> None:
-        if self.encoder.kinds.count("number") < X.shape[1]:
-            for j, column in enumerate(X.T):
-                self.numbers(j, column)
+    def fill(self, rows: Rows, places: Sequence[int | None]) -> FloatArray:
+        """The encoded rows, (n, d)."""
+        columns = rows.columns
+        if isinstance(columns, np.ndarray) and list(places) == list(range(self.n_features)):
+            encoded = np.array(columns, dtype=np.float64, order="C")
+            if self.encoder.kinds.count("number") < self.n_features:
+                for j, column in enumerate(encoded.T):
+                    self.numbers(j, column)
+            return encoded
+        encoded = np.full((rows.n_rows, self.n_features), NAN)
+        for i, place in enumerate(places):
+            if place is not None:
+                read = columns[:, i] if isinstance(columns, np.ndarray) else columns[i]()
+                encoded[:, place] = self.codes(place, read) if isinstance(read, Distinct) else self.numbers(place, read)
+        return encoded
 
     def numbers(self, j: int, column: FloatArray) -> FloatArray:
         if self.kind(j) != "number":
-            present = ~np.isnan(column)
-            if present.any():
-                row = int(present.argmax())
-                self.claim(j, "number", float(column[row]), row)
+            for part in (column[:1], column):  # mostly the first row tells
+                present = ~np.isnan(part)
+                if present.any():
+                    row = int(present.argmax())
+                    self.claim(j, "number", float(column[row]), row)
+                    break
         return column
 
-    def codes(self, j: int, texts: Texts) -> FloatArray:
+    def codes(self, j: int, texts: Distinct) -> FloatArray:
+        known, bound = self.encoder.categories.get(str(j), {}), self.encoder.max_categories
         if texts.levels:
             self.claim(j, "category", texts.levels[0], int((texts.codes == 0).argmax()))
-        table = np.array([*(self.code(j, level) for level in texts.levels), NAN])
+        codes = dict(known)
+        if not self.known_only:
+            fresh = [level for level in texts.levels if level not in known]
+            self.levels[j] = dict(zip(fresh, range(len(known), bound), strict=False))  # as long as there is room
+            codes.update(self.levels[j])
+        others = NAN if len(codes) < bound else bound
+        table = np.array([*(codes.get(level, others) for level in texts.levels), NAN])
         return table[texts.codes]  # the last entry, NaN, answers for code -1
-
-    def code(self, j: int, level: str) -> float:
-        known = self.encoder.categories.get(str(j), {})
-        new = self.levels.get(j, {})
-        code = known.get(level, new.get(level))
-        if code is not None:
-            return code
-        n_levels = len(known) + len(new)
-        if n_levels >= self.encoder.max_categories:
-            return self.encoder.max_categories
-        if self.known_only:
-            return NAN
-        self.levels.setdefault(j, {})[level] = n_levels
-        return n_levels
 
     def changes(self) -> Changes | None:
         encoder = self.encoder
         grown = self.n_features > encoder.n_features
         renamed = self.names is not None and self.names != encoder.names
-        if self.known_only or not (grown or renamed or self.kinds or self.levels):
+        levels = {j: new for j, new in self.levels.items() if new}
+        if self.known_only or not (grown or renamed or self.kinds or levels):
             return None
         names = None if self.names is None else tuple(self.names)
         if self.added:
             names = (*(encoder.names or range(encoder.n_features)), *self.added)
-        return Changes(names, self.n_features, self.kinds, self.levels, encoder.version)
+        return Changes(names, self.n_features, self.kinds, levels, encoder.version)
+
+
+def _number(name: Hashable, value: object) -> float:
+    """One value of a column of numbers."""
+    plain = read_value(value, name)
+    if isinstance(plain, str):
+        raise kind_differs(name, "category", plain, None)
+    if math.isinf(plain):
+        raise _infinite(name, plain)
+    return plain
+
+
+def _check_missing(name: Hashable, value: object) -> None:
+    """Refuse a value of a column of text that is neither text nor missing."""
+    if value is not None and (plain := _number(name, value)) == plain:
+        raise kind_differs(name, "number", plain, None)
 
 
 def _infinite(name: Hashable, value: object, row: int | None = None) -> ValueError:

@@ -1,7 +1,7 @@
 """What both estimators share: parameters, rows to arrays, one pass through the booster.
 
 Rows of any kind come in; here they are checked, all of them before anything changes, turned into arrays and
-handed to a :class:`~streamboost.boosting.Booster`.
+handed to a :class:`~streamboost.committee.Committee`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from streamboost import recipes, snapshots
 from streamboost.arrays import FloatArray
 from streamboost.boosting import Booster
 from streamboost.chunks import check_weight
+from streamboost.committee import Committee
 from streamboost.encoding import Encoded, Encoder
 from streamboost.labels import Labels
 from streamboost.losses import Loss
 from streamboost.rows import Dialect
+from streamboost.succession import Event
 
 Row = Mapping[Hashable, Any]
 
@@ -49,14 +51,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         max_depth: int = 7,
         min_samples_leaf: int = 5,
         l2: float = 1.0,
+        max_features: float | str | None = None,
+        monotonic_cst: Any = None,
         learner: Any = "tree",
         base: Any = "linear",
         descent: Any = None,
-        memory: int | None = 16384,
-        refit_every: int = 256,
+        memory: int | Sequence[int] | None = (256, 1024, 4096, 16384),
+        budget: float = 1.0,
+        readout: Literal["hedge", "last", "mean"] = "hedge",
         iterate: Literal["last", "average"] = "last",
         semantics: Literal["sequential", "minibatch"] = "sequential",
         new_columns: Literal["error", "grow"] = "error",
+        memory_limit_mb: float | None = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.loss = loss
@@ -65,14 +72,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.l2 = l2
+        self.max_features = max_features
+        self.monotonic_cst = monotonic_cst
         self.learner = learner
         self.base = base
         self.descent = descent
         self.memory = memory
-        self.refit_every = refit_every
+        self.budget = budget
+        self.readout = readout
         self.iterate = iterate
         self.semantics = semantics
         self.new_columns = new_columns
+        self.memory_limit_mb = memory_limit_mb
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -81,7 +93,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "booster_")
+        return hasattr(self, "committee_")
 
     # Learning: first everything is checked, then everything is changed.
 
@@ -113,10 +125,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"y has {len(targets.values)} rows and X has {n}: inconsistent numbers of samples. "
                 "Pass one target a row."
             )
-        booster = self.booster_ if hasattr(self, "booster_") else self._make_booster(targets)
-        self._check_targets(targets, booster.loss)
-        booster.stack.check_weight(weight)
-        self._take_in(encoded, booster)
+        committee = self.committee_ if hasattr(self, "committee_") else self._make_committee(targets, encoded)
+        self._check_targets(targets, committee.loss)
+        committee.check_weight(weight)
+        self._take_in(encoded, committee)
         return self._advance(encoded.X, targets, weight)
 
     def _encode(self, X: Any, dialect: Dialect, *, learning: bool) -> Encoded:
@@ -134,33 +146,61 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return encoded
 
-    def _take_in(self, encoded: Encoded, booster: Booster) -> None:
+    def _take_in(self, encoded: Encoded, committee: Committee) -> None:
         """Make the names, categories and columns of encoded rows known."""
+        if encoded.changes is None and hasattr(self, "encoder_"):
+            return
         if not hasattr(self, "encoder_"):
             self.encoder_ = Encoder(new_columns=self.new_columns)
-            self.booster_ = booster
+            self.committee_ = committee
         added = self.encoder_.commit(encoded)
-        if added and booster.is_open:
-            booster.add_features(added)
-        if added or not booster.is_open:
+        if added and committee.is_open:
+            committee.add_features(added)
+        width = self.encoder_.n_features
+        self.silent_ = [*getattr(self, "silent_", ()), *range(width - added, width)]
+        if added or not committee.is_open:
             self.n_features_in_ = self.encoder_.n_features
             names = self.encoder_.names
             if names is not None and all(isinstance(name, str) for name in names):
                 self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _make_booster(self, targets: Targets) -> Booster:
+    def _learn_rows(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one."""
+        committee = self.committee_
+        if not self.silent_:
+            return committee.learn_checked(X, y, weight)
+        present = {j: np.flatnonzero(~np.isnan(X[:, j])) for j in self.silent_}
+        begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
+        stops = [*sorted({row for row, _ in begins if row > 0}), len(X)]
+        parts, start = [], 0
+        for stop in stops:
+            self._announce([j for row, j in begins if row == start])
+            parts.append(committee.learn_checked(X[start:stop], y[start:stop], weight[start:stop]))
+            start = stop
+        return np.concatenate(parts)
+
+    def _announce(self, columns: Sequence[int]) -> None:
+        """Say that columns have their first values, and which of them hold categories."""
+        committee, encoder = self.committee_, self.encoder_
+        self.silent_ = [j for j in self.silent_ if j not in columns]
+        for j in columns if committee.n_rows else ():
+            committee.events.append(
+                Event(committee.n_rows, "new column", str(encoder.names[j] if encoder.names else j))
+            )
+        categories = [j for j in columns if encoder.kinds[j] == "category"]
+        if categories:
+            committee.set_categorical([*committee.categorical, *categories], encoder.max_categories + 1)
+
+    def _make_committee(self, targets: Targets, encoded: Encoded) -> Committee:
         loss = self._make_loss(targets)
-        stack = recipes.make_stack(self.learner, self.n_estimators, self.max_depth, self.min_samples_leaf, self.l2)
-        return Booster(
-            loss,
-            recipes.make_descent(self.descent, self.learning_rate, loss),
-            stack,
-            base=recipes.make_base(self.base),
-            replay=recipes.make_replay(self.memory, self.refit_every, stack),
-            iterate=self.iterate,
-            semantics=self.semantics,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - len(recipes.RUNGS)))
+        names = None if encoded.changes is None else encoded.changes.names
+        return recipes.make_committee(self._options(names), loss, seed)
+
+    def _options(self, names: Sequence[Hashable] | None) -> recipes.Options:
+        """The parameters that shape the committee, with columns by their numbers."""
+        options = recipes.Options(**{name: getattr(self, name) for name in recipes.Options._fields})
+        return options._replace(monotonic_cst=recipes.number_columns(options.monotonic_cst, names))
 
     @abstractmethod
     def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
@@ -183,7 +223,11 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _scores(self, X: Any, dialect: Dialect = "array") -> FloatArray:
         """The raw score of every row, (n, m)."""
         rows = self._rows(X, dialect)
-        return self.booster_.score(rows)
+        return self._class_scores(self.committee_.score_checked(rows))
+
+    def _class_scores(self, scores: FloatArray) -> FloatArray:
+        """Scores as the answers are read from them."""
+        return scores
 
     def _rows(self, X: Any, dialect: Dialect = "array") -> FloatArray:
         check_is_fitted(self)
@@ -191,32 +235,48 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _score_one(self, x: Row) -> FloatArray:
         """The raw score of one dict row, (1, m)."""
-        return self.booster_.score(self.encoder_.encode_one(x, known_only=True).X)
+        return self._class_scores(self.committee_.score_checked(self.encoder_.encode_one(x, known_only=True).X))
 
     def _staged_scores(self, X: Any) -> Iterator[FloatArray]:
         """The raw scores after the first learner, the first two, and so on."""
-        rows = self._rows(X)
-        walk = self.booster_.walk(rows)
-        for i in range(1, walk.shape[1]):
-            yield self.booster_.descent.score(walk[:, : i + 1])
+        return map(self._class_scores, self.committee_.staged_scores(self._rows(X)))
 
     # What the model says of itself.
 
     @property
-    def edges_(self) -> FloatArray:
-        """The measured edge of every weak learner over the latest rows, (N,): the share of its targets it explains."""
+    def booster_(self) -> Booster:
+        """The booster with the longest memory."""
         check_is_fitted(self)
-        return self.booster_.edges.recent
+        return self.committee_.boosters[0]
+
+    @property
+    def edges_(self) -> FloatArray:
+        """The measured edge of every weak learner over the latest rows: the share of its targets it explains.
+
+        Those of the longest memory first, (N,), then those of the next.
+        """
+        check_is_fitted(self)
+        return np.concatenate([booster.edges.recent for booster in self.committee_.boosters])
+
+    @property
+    def weights_(self) -> dict[tuple[int | None, int], float]:
+        """Whom the hedge trusts: the weight of each expert, by its memory and how many of its learners it adds up."""
+        check_is_fitted(self)
+        return self.committee_.weights()
+
+    @property
+    def events_(self) -> list[Event]:
+        """What happened so far: memory dropped, new classes, new columns, each with its row."""
+        check_is_fitted(self)
+        return list(self.committee_.events)
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Each column's share in the gain of all splits, as the trees stand now, (d,)."""
+        """Each column's share in the gain of all splits, as the trees that are listened to stand now, (d,)."""
         check_is_fitted(self)
-        stack = self.booster_.stack
-        if not hasattr(stack, "feature_gains"):
+        if not hasattr(self.booster_.stack, "feature_gains"):
             raise AttributeError(f"feature_importances_ needs trees, but the learner is {self.learner!r}.")
-        gains: FloatArray = stack.feature_gains()
-        return gains / (gains.sum() or 1.0)
+        return self.committee_.feature_gains()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that :func:`streamboost.load` reads; no pickle."""
@@ -236,7 +296,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             The row's weight.
         """
         encoder = self.encoder_ if hasattr(self, "encoder_") else Encoder(new_columns=self.new_columns)
-        self._learn_encoded(encoder.encode_one(x), [y], [w])
+        self._learn_encoded(encoder.encode_one(x), [y], None if w == 1.0 else [w])
 
     def learn_many(self, X: Any, y: Any, *, w: Any = None) -> None:
         """Learn a frame of rows; columns are matched by name, and new ones may come."""

@@ -15,10 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamboost import recipes
 from streamboost.arrays import FloatArray
+from streamboost.committee import Committee
+from streamboost.encoding import Encoded
 from streamboost.errors import require
 from streamboost.estimator_base import Row, StreamEstimator, Targets
 from streamboost.labels import Labels
-from streamboost.losses import Loss, Softmax
+from streamboost.losses import Logistic, Loss, Softmax
+from streamboost.succession import Event
 
 
 class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
@@ -30,38 +33,58 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         ``"squared_error"`` (which ``"auto"`` stands for), ``"absolute_error"``, ``"huber"``, ``"quantile"`` (the
         median), ``"poisson"``, or any loss of :mod:`streamboost.losses`, such as ``Quantile(0.9)``.
     n_estimators : int
-        N, the number of weak learners.
+        N, the number of weak learners of the longest memory; shorter memories have fewer.
     learning_rate : float or "theory", optional
-        η, the step size. ``"theory"`` takes it from each learner's measured edge. Left out, the loss suggests one.
+        η, the step size of the longest memory. ``"theory"`` takes it from each learner's measured edge. Left out, the
+        loss suggests one.
     max_depth : int
-        Depth of the trees.
+        Depth of the trees of the longest memory.
     min_samples_leaf : int
         Rows a leaf must hold when it is grown.
     l2 : float
         The ridge that pulls a leaf towards 0.
+    max_features : int, float, "sqrt" or None
+        Among how many columns, drawn anew each time, a refitted tree looks for splits: a number, or a share of them.
+    monotonic_cst : array of shape (d,) or dict, optional
+        For each column, or for some by name or number, 1, 0 or -1: whether predictions must rise with it, are free, or
+        must fall. Of a classifier this is the score of the second of two classes.
     learner : "tree", "linear", stack, or a model to wrap
         The weak learners: any stack, River regressor, scikit-learn regressor or fitting function.
     base : "linear", "constant", number, base, or fitted model
         y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
     descent : Descent, optional
         Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
-    memory : int or None
-        How many recent rows learners are refitted to; ``None`` for all.
-    refit_every : int
-        Rows between two refits when the memory is full.
+    memory : int, sequence of int, or None
+        How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
+        different memories. Learners other than trees use the longest only.
+    budget : float
+        How much refitting is done per row: 2 is twice the usual work.
+    readout : {"hedge", "last", "mean"}
+        A vote over partial sums of all boosters, weighed by what each lost on the latest rows; or, of a single booster,
+        yᴺ as in Algorithm 1 or the mean of the partial sums as in Algorithm 2.
     iterate : {"last", "average"}
         Predict with the present hypothesis or with the average of past ones.
     semantics : {"sequential", "minibatch"}
         Whether a chunk is learned row by row, as if given one row at a time, or in one step.
     new_columns : {"error", "grow"}
         Whether frames may bring new named columns; dict rows always may.
+    memory_limit_mb : float, optional
+        What the model may take: memories and numbers of learners shrink to fit, and say so.
+    n_jobs : int, optional
+        With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
     random_state : int, RandomState or None
 
     Attributes
     ----------
+    committee_ : Committee
+        What is behind it.
     booster_ : Booster
-        The booster behind it.
-    edges_, feature_importances_ : arrays of shape (N,) and (d,)
+        The booster with the longest memory.
+    weights_ : dict
+        Whom the hedge trusts, by memory and number of learners.
+    events_ : list of Event
+        What happened when: memory dropped, new classes, new columns, memory limited.
+    edges_, feature_importances_ : arrays of shape (all learners,) and (d,)
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -113,7 +136,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
-        if not hasattr(self, "booster_"):
+        if not hasattr(self, "committee_"):
             return 0.0
         return self._predictions(self._score_one(x))[0].tolist()
 
@@ -123,7 +146,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         return pandas.Series(self._predictions(self._scores(X, "dict")), index=getattr(X, "index", None))
 
     def _predictions(self, score: FloatArray) -> FloatArray:
-        prediction = self.booster_.loss.predict(score)
+        prediction = self.committee_.loss.predict(score)
         return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 
     def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
@@ -144,7 +167,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         return recipes.make_regression_loss(self.loss, targets.values.shape[1])
 
     def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        return self.booster_.learn(X, targets.values, weight)
+        return self._learn_rows(X, targets.values, weight)
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -159,16 +182,16 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     loss : str or Loss
         ``"log_loss"`` (which ``"auto"`` stands for; softmax over all classes seen), or the paper's ``"logistic"`` and
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
-    n_estimators, learning_rate, max_depth, min_samples_leaf, l2, learner, base, descent
+    n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, refit_every, iterate, semantics, new_columns, random_state
+    memory, budget, readout, iterate, semantics, new_columns, memory_limit_mb, n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
     ----------
     classes_ : array
         The classes known so far: sorted at the first call, new ones at the end.
-    booster_, edges_, feature_importances_, n_features_in_, feature_names_in_
+    committee_, booster_, weights_, events_, edges_, feature_importances_, n_features_in_, feature_names_in_
         As in :class:`SGBRegressor`.
 
     Examples
@@ -271,14 +294,14 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; None before anything was learned."""
-        if not hasattr(self, "booster_"):
+        if not hasattr(self, "committee_"):
             return None
         return self._labels(self._score_one(x)).tolist()[0]
 
     def predict_proba_one(self, x: Row) -> dict[Any, float]:
         """Predict the probability of every class known so far."""
         self._check_has_probabilities()
-        if not hasattr(self, "booster_"):
+        if not hasattr(self, "committee_"):
             return {}
         return dict(zip(self.labels_.numbers, self._probabilities(self._score_one(x))[0].tolist(), strict=True))
 
@@ -295,6 +318,12 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return pandas.DataFrame(probabilities, index=getattr(X, "index", None), columns=list(self.labels_.numbers))
 
     # Scores to answers. A score of -inf belongs to a class that was not known yet.
+
+    def _class_scores(self, scores: FloatArray) -> FloatArray:
+        """One score for two classes as a score for each, where new classes may come."""
+        if not self._is_log_loss() or isinstance(self.committee_.loss, Softmax):
+            return scores
+        return np.concatenate([-scores / 2, scores / 2], axis=1)[:, : len(self.labels_)]
 
     def _decision(self, scores: FloatArray) -> FloatArray:
         if scores.shape[1] == 2:
@@ -314,19 +343,21 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return labels  # type: ignore[no-any-return]
 
     def _probabilities(self, scores: FloatArray) -> FloatArray:
-        loss = self.booster_.loss
-        if isinstance(loss, Softmax):
+        if self._is_log_loss():
             unknown = np.isneginf(scores).all(axis=1, keepdims=True)
-            return np.where(unknown, 0.0, loss.predict(np.where(unknown, 0.0, scores)))
-        p = loss.predict(scores)
+            return np.where(unknown, 0.0, Softmax.link.predict(np.where(unknown, 0.0, scores)))
+        p = self.committee_.loss.predict(scores)
         if self._is_one_score():
             return np.concatenate([1.0 - p, p], axis=1) if len(self.labels_) == 2 else np.ones_like(p)
         normalised: FloatArray = p / p.sum(axis=1, keepdims=True)
         return normalised
 
+    def _is_log_loss(self) -> bool:
+        return not recipes.is_one_versus_rest(self.loss)
+
     def _is_one_score(self) -> bool:
-        """Whether two classes share one score, as the paper's binary losses have it."""
-        return self.booster_.loss.n_outputs == 1 and not isinstance(self.booster_.loss, Softmax)
+        """Whether the answer is the sign of one score, as the paper's binary losses have it."""
+        return self.committee_.loss.n_outputs == 1 and not self._is_log_loss()
 
     def _check_has_probabilities(self) -> None:
         if not _has_probabilities(self):
@@ -335,7 +366,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     # Labels to targets.
 
     def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
-        first = not hasattr(self, "booster_")
+        first = not hasattr(self, "committee_")
         labels = Labels() if first else self.labels_
         column = _label_column(y)
         if classes is not None:
@@ -345,7 +376,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             if first:  # the classes of the first chunk are the classes
                 labels = labels.extended(sorted(new))
                 codes, new = labels.encode(column)
-            room = max(len(labels) if first else self.booster_.loss.n_outputs, 2)
+            room = max(len(labels) if first else self.committee_.loss.n_outputs, 2)
             if len(labels) + len(new) > room:
                 raise ValueError(
                     f"y brings the class {[*labels.numbers, *new][room]!r}, but loss {self.loss!r} has room for {room} "
@@ -359,44 +390,71 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def _make_loss(self, targets: Targets) -> Loss:
         return recipes.make_classification_loss(self.loss, max(len(targets.labels), 1))
 
+    def _make_committee(self, targets: Targets, encoded: Encoded) -> Committee:
+        """One score is enough for two classes, at half the work, if it can be split should a third class come."""
+        committee = super()._make_committee(targets, encoded)
+        if self._is_log_loss() and committee.loss.n_outputs <= 2 and committee.splits:
+            loss = Logistic(l2=committee.loss.l2 / 2.0)
+            names = None if encoded.changes is None else encoded.changes.names
+            committee = recipes.make_committee(self._options(names), loss, committee.boosters[0].seed, one_score=True)
+        return committee
+
     def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
         self.labels_ = labels = targets.labels
         codes = targets.values[:, 0]
-        if not isinstance(self.booster_.loss, Softmax):
+        committee = self.committee_
+        if not self._is_log_loss():
             self.labels_ = labels.extended(targets.new)
-            return self.booster_.learn(X, recipes.margins(codes, self.booster_.loss.n_outputs), weight)
-        nothing_known = len(labels) == 0
-        if nothing_known:
-            self.labels_ = labels = labels.extended(targets.new[:1])
-        if len(labels) > self.booster_.loss.n_outputs:
-            self._make_room(X[:1])
-        scores = np.full((len(X), len(labels) + len(targets.new) - nothing_known), -math.inf)
+            return self._learn_rows(X, recipes.margins(codes, committee.loss.n_outputs), weight)
+        scores = np.full((len(X), len(labels) + len(targets.new)), -math.inf)
+        self._make_room()
         start = 0
         while start < len(X):  # up to the first row of a class not known yet; that row brings it
             known = len(self.labels_)
             stop = start + int(np.argmax(np.append(codes[start:], math.inf) >= known))
             if stop > start:
                 rows = slice(start, stop)
-                scores[rows, :known] = self.booster_.learn(X[rows], codes[rows], weight[rows])
+                scores[rows, :known] = self._learn_codes(X[rows], codes[rows], weight[rows])
             if stop < len(X):
+                row = slice(stop, stop + 1)
+                if known and committee.is_open:  # before its class is known
+                    scores[row, :known] = self._class_scores(committee.score(X[row]))
                 self.labels_ = self.labels_.extended([targets.new[known - len(targets.labels)]])
-                self._make_room(X[stop : stop + 1])
+                if committee.n_rows:
+                    committee.events.append(Event(committee.n_rows, "new class", str(self.classes_[-1])))
+                self._make_room(X[row])
+                self._learn_codes(X[row], codes[row], weight[row])
+                stop += 1
             start = stop
-        if nothing_known:
-            scores[0] = -math.inf
         return scores
 
-    def _make_room(self, x: FloatArray) -> None:
+    def _learn_codes(self, X: FloatArray, codes: FloatArray, weight: FloatArray) -> FloatArray:
+        """Learn rows of known classes; return a score for each class."""
+        if not isinstance(self.committee_.loss, Softmax):
+            codes = 2.0 * codes - 1.0
+        return self._class_scores(self._learn_rows(X, codes[:, None], weight))
+
+    def _make_room(self, x: FloatArray | None = None) -> None:
         """Give new classes an output, as unlikely on the rows remembered as a class never seen so far is."""
-        booster = self.booster_
-        loss = Softmax(n_classes=len(self.labels_), l2=booster.loss.l2)
-        if not booster.is_open:
-            booster.loss = loss
+        committee = self.committee_
+        n_classes = len(self.labels_)
+        if not isinstance(committee.loss, Softmax):
+            if n_classes <= 2:
+                return
+            committee.split_output(Softmax(n_classes=2, l2=2.0 * committee.loss.l2))
+        if n_classes <= committee.loss.n_outputs:
             return
-        remembered = x if booster.replay is None else np.concatenate([booster.replay.X[-256:], x])
-        others = np.logaddexp.reduce(booster.score(remembered), axis=1)  # (rows,)
-        booster.add_outputs(loss, float(others.min()) - math.log(booster.n_rows + 1))
+        loss = Softmax(n_classes=n_classes, l2=committee.loss.l2)
+        if not committee.is_open:
+            for booster in committee.boosters:
+                booster.loss = loss
+            return
+        replay = committee.boosters[-1].replay
+        remembered = [] if replay is None else [replay.newest(256)[0]]
+        rows = np.concatenate([*remembered, *([] if x is None else [x])])
+        others = np.logaddexp.reduce(committee.score(rows), axis=1)  # (rows,)
+        committee.add_outputs(loss, float(others.min()) - math.log(committee.n_rows + 1))
 
 
 def _label_column(y: Any) -> Any:
-    return column_or_1d(np.asarray(y, dtype=object) if isinstance(y, list) else y, warn=True)
+    return y if getattr(y, "ndim", 1) == 1 else column_or_1d(y, warn=True)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from streamboost.arrays import FloatArray
+from streamboost.rows import Distinct, distinct, distinct_categories
+
+LabelKind: TypeAlias = Literal["string", "boolean", "number"]
+
+USUAL: dict[type, LabelKind] = {str: "string", bool: "boolean", int: "number"}
 
 
 class Labels:
@@ -28,7 +35,7 @@ class Labels:
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
-        self.kind: str | None = None
+        self.kind: LabelKind | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -38,46 +45,119 @@ class Labels:
         """The labels in the order of their numbers."""
         return np.array(list(self.numbers))
 
-    def encode(self, y: Sequence[Any]) -> tuple[FloatArray, list[Any]]:
-        """The number of each label, and the labels never seen before, in order of appearance."""
-        new: dict[Any, int] = {}
+    def encode(self, y: Any) -> tuple[FloatArray, list[Any]]:
+        """The number of each label, and the labels never seen before, in order of appearance.
+
+        Parameters
+        ----------
+        y : list, NumPy array, pandas or polars series, or Arrow array of shape (n,)
+            Strings, booleans, whole numbers, or categories of these.
+        """
+        if self.kind is not None and type(y) is list and len(y) == 1:  # one row of a stream, mostly of a known class
+            label = y[0]
+            if USUAL.get(type(label)) == self.kind and label in self.numbers:
+                return np.array([self.numbers[label]], dtype=np.float64), []
+        found = _distinct_labels(y)
+        if (found.codes < 0).any():
+            raise _unknown(None, _first(found, -1))
         kind = self.kind
-        codes = np.empty(len(y))
-        for row, label in enumerate(y):
-            plain = label.item() if isinstance(label, np.generic) else label
-            here = kind_of(plain, row)
-            if kind is None:
-                kind = here
-            elif here != kind:
+        new: dict[Any, int] = {}
+        numbers = np.empty(len(found.levels))
+        for code, level in enumerate(found.levels):
+            plain = _plain(level)
+            here = kind_of(plain)
+            if here is None:
+                raise _unknown(plain, _first(found, code))
+            kind = kind or here
+            if here != kind:
                 raise ValueError(
-                    f"the label in row {row} is {plain!r}, a {here}, but labels so far were of kind {kind}. "
-                    "Convert them all to one kind."
+                    f"the label in row {_first(found, code)} is {plain!r}, a {here}, but labels so far were of kind "
+                    f"{kind}. Convert them all to one kind."
                 )
             number = self.numbers.get(plain)
-            if number is None:
-                number = new.setdefault(plain, len(self.numbers) + len(new))
-            codes[row] = number
-        return codes, list(new)
+            numbers[code] = new.setdefault(plain, len(self) + len(new)) if number is None else number
+        return numbers[found.codes], list(new)
 
     def extended(self, new: Iterable[Any]) -> Labels:
         """The same labels and new ones after them."""
         more = Labels()
         more.numbers = dict(self.numbers)
+        more.kind = self.kind
         for label in new:
-            more.numbers[label] = len(more.numbers)
-        more.kind = kind_of(next(iter(more.numbers)), 0) if more.numbers else None
+            more.numbers.setdefault(label, len(more.numbers))
+            more.kind = more.kind or kind_of(label)
         return more
 
 
-def kind_of(label: Any, row: int) -> str:
-    """Whether a label is a number, a boolean or a string; anything else is refused."""
+def kind_of(label: Any) -> LabelKind | None:
+    """Whether a label is a number, a boolean or a string; None for anything else."""
     if isinstance(label, bool):
         return "boolean"
     if isinstance(label, str):
         return "string"
     if isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
         return "number"
-    raise ValueError(
-        f"Unknown label type: the label in row {row} is {label!r}, expected a string, a boolean or a whole number. "
+    return None
+
+
+def _distinct_labels(y: Any) -> Distinct:
+    """The distinct labels of a column; only where Arrow cannot tell them apart, Python does."""
+    if isinstance(y, (list, tuple)):
+        return _distinct_objects(list(y))
+    pandas = sys.modules.get("pandas")  # whoever holds a pandas series has imported pandas already
+    is_series = pandas is not None and isinstance(y, pandas.Series)
+    if is_series and hasattr(y.dtype, "categories"):
+        return distinct_categories(y)
+    try:
+        column = _as_arrow(y, is_series)
+        if column is not None:
+            return distinct(column)
+    except (pa.ArrowException, TypeError, UnicodeError):  # such as foreign byte order, or half a surrogate pair
+        pass
+    return _distinct_objects(y.to_pylist() if hasattr(y, "to_pylist") else list(y))
+
+
+def _as_arrow(y: Any, is_series: bool) -> Any:
+    """A column of labels for Arrow, which is not asked about Python's objects: to it, 1 and 1.0 are the same."""
+    if isinstance(y, (pa.Array, pa.ChunkedArray)):
+        return y
+    if is_series and not isinstance(y.dtype, np.dtype):
+        return pa.array(y, from_pandas=True)
+    column = y if hasattr(y, "shape") else np.asarray(y)
+    if len(column.shape) != 1:
+        raise ValueError(f"y has shape {column.shape}, expected (n,): one label a row. Pass a single column.")
+    if hasattr(y, "to_arrow"):  # as a polars series has it
+        return y.to_arrow()
+    array = np.asarray(column)
+    return pa.array(array) if array.dtype.kind in "biufU" else None
+
+
+def _distinct_objects(labels: list[Any]) -> Distinct:
+    is_mixed = len(set(map(type, labels))) > 1
+    keys = list(zip(map(type, labels), labels, strict=True)) if is_mixed else labels  # True is not 1
+    try:
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    except TypeError as error:  # there is a list among them, or something else that is never a label
+        row = next(row for row, label in enumerate(labels) if kind_of(_plain(label)) is None)
+        raise _unknown(labels[row], row) from error
+    codes = np.fromiter(map(places.__getitem__, keys), np.int64, len(keys))
+    return Distinct(codes, [label for _, label in places] if is_mixed else list(places))
+
+
+def _plain(label: Any) -> Any:
+    """A label as Python has it; NumPy's times would become whole numbers."""
+    is_number = isinstance(label, np.generic) and not isinstance(label, (np.datetime64, np.timedelta64))
+    return label.item() if is_number else label
+
+
+def _first(found: Distinct, code: int) -> int:
+    """The first row of a label."""
+    return int((found.codes == code).argmax())
+
+
+def _unknown(label: Any, row: int) -> ValueError:
+    fault = "Complex data not supported" if isinstance(label, complex) else "Unknown label type"  # scikit-learn's words
+    return ValueError(
+        f"{fault}: the label in row {row} is {label!r}, expected a string, a boolean or a whole number. "
         "For real-valued targets use SGBRegressor."
     )

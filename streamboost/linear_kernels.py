@@ -76,9 +76,18 @@ def apply(Z: FloatArray, W: FloatArray) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def recursive_least_squares(
-    Z: FloatArray, targets: FloatArray, weight: FloatArray, forget: float, W: FloatArray, P: FloatArray
+    Z: FloatArray,
+    targets: FloatArray,
+    weight: FloatArray,
+    forget: float,
+    count: FloatArray,
+    W: FloatArray,
+    P: FloatArray,
 ) -> None:
-    """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance."""
+    """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance.
+
+    An input of which no value was seen yet (``count`` is 0) has nothing to forget.
+    """
     p, q = W.shape
     Pz = np.empty(p)
     for s in range(Z.shape[0]):
@@ -86,13 +95,17 @@ def recursive_least_squares(
         if w <= 0.0:
             continue
         if forget < 1.0:
-            trace = 0.0
+            trace, known = 0.0, 0
             for a in range(p):
-                trace += P[a, a]
-            if trace < 10.0 * p:  # directions no row excites would otherwise grow without bound
+                if a == p - 1 or count[a] > 0.0:
+                    trace += P[a, a]
+                    known += 1
+            if trace < 10.0 * known:  # directions no row excites would otherwise grow without bound
+                grown = 1.0 / forget
                 for a in range(p):
-                    for b in range(p):
-                        P[a, b] /= forget
+                    if a == p - 1 or count[a] > 0.0:
+                        for b in range(p):
+                            P[a, b] *= grown
         zPz = 0.0
         for a in range(p):
             total = 0.0

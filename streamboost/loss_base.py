@@ -83,6 +83,8 @@ class Loss(ABC):
     # A loss has a link rather than being one: four losses share Identity, and a user's pair of functions takes
     # any link. Inheritance would need a class for every pair.
     link: ClassVar[Link] = Identity()
+    # By how much of the best expert's mean loss a hedge divides a loss to make a log-likelihood of it; 0: it is one.
+    tempering: ClassVar[float] = 1.0
     coding: ClassVar[str] = "a finite number."  # what check_targets says it expected; {m} is n_outputs
 
     _: KW_ONLY
@@ -123,6 +125,10 @@ class Loss(ABC):
         """What the scores (..., m) mean to a user: the link's answer."""
         return self.link.predict(score)
 
+    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray | None:
+        """How many outputs (...) say the wrong class, where targets are classes; None where they are not."""
+        return None
+
     def mean(self, score: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> float:
         """The weighted mean loss of rows with scores (n, m) and targets (n, k); NaN if nothing weighs."""
         weight = row_weights(y, weight)
@@ -151,6 +157,8 @@ class Loss(ABC):
         if not finite.all():
             way_out = "Drop the row or fill in the target before learning."
             raise ValueError(f"{_first(y, ~finite)}, expected a finite number. {way_out}")
+        if type(self).is_coded is Loss.is_coded:  # every number means something
+            return
         coded = self.is_coded(y)  # (n, k)
         if not coded.all():
             raise ValueError(f"{_first(y, ~coded)}, expected {self.coding.format(m=self.n_outputs)}")

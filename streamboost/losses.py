@@ -22,6 +22,8 @@ from streamboost.arrays import BoolArray, FloatArray
 from streamboost.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 from streamboost.loss_base import Facts, Loss, Scale, row_weights, summed, whole
 
+TIE = 1e-9  # scores nearer than this to one another are equal
+
 __all__ = [
     "NAMES",
     "Absolute",
@@ -53,6 +55,7 @@ class Squared(Loss):
 
     name = "squared_error"
     smooth = True
+    tempering = 2.0
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """½‖s − y‖²."""
@@ -162,6 +165,7 @@ class Huber(Loss):
 
     name = "huber"
     smooth = True
+    tempering = 2.0
 
     delta: float = 1.0
 
@@ -209,6 +213,7 @@ class Poisson(Loss):
 
     name = "poisson"
     smooth = True
+    tempering = 0.0
     link = Log()
     coding = "a count of at least 0. For targets of either sign use Squared()."
 
@@ -257,6 +262,7 @@ class Logistic(Loss):
 
     name = "logistic"
     smooth = True
+    tempering = 0.0
     link = Logit()
     coding = "-1 or +1. For other classes use SGBClassifier."
 
@@ -267,6 +273,10 @@ class Logistic(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """−y times the probability of the other class."""
         return -y * Logistic.link.predict(-y * score)
+
+    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """How many scores are on the other side of 0, or so near it that rounding decides."""
+        return summed((y * score <= TIE).astype(float))
 
     def is_coded(self, y: FloatArray) -> BoolArray:
         """±1."""
@@ -307,6 +317,10 @@ class Hinge(Loss):
         """−y inside the margin, 0 outside; 0 also at the kink y s = 1."""
         return np.where(y * score < 1.0, -y, 0.0)
 
+    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """How many scores are on the other side of 0, or so near it that rounding decides."""
+        return summed((y * score <= TIE).astype(float))
+
     def is_coded(self, y: FloatArray) -> BoolArray:
         """±1."""
         return np.equal(np.abs(y), 1.0)
@@ -342,6 +356,7 @@ class Softmax(Loss):
 
     name = "log_loss"
     smooth = True
+    tempering = 0.0
     link = SoftmaxLink()
     coding = "a class index, a whole number from 0 and below {m}. For other classes use SGBClassifier."
 
@@ -361,6 +376,11 @@ class Softmax(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The probabilities minus the one-hot row of the class."""
         return Softmax.link.predict(score) - self._one_hot(y)
+
+    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """Whether another class has a higher score, by more than rounding explains."""
+        own = summed(np.where(self._one_hot(y), score, 0.0))
+        return (score > own[..., None] + TIE).any(axis=-1).astype(float)
 
     def _one_hot(self, y: FloatArray) -> BoolArray:
         """A row (..., m) that is true at the class index y (..., 1)."""

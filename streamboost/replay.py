@@ -8,17 +8,19 @@ lazy form: constant memory, constant cost per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray
+from streamboost.arrays import FloatArray, IntArray
 from streamboost.binning import Bins
 from streamboost.stacks.base import Marks, Stack
 
-REBIN_EVERY = 8  # refits between two looks at where the cut points should be
+FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
+REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
 class Replay:
@@ -93,13 +95,32 @@ class Replay:
         self._marks = None if marks is None else np.zeros((room, stack.n_learners), dtype=marks.dtype)
         self._recorded = np.zeros((room, stack.n_learners, stack.n_outputs)) if self.targets == "recorded" else None
         self._bins = Bins(stack.n_bins) if stack.n_bins else None
+        if self._bins is not None:
+            self._bins.add_features(stack.n_features)
         self._codes = np.zeros((stack.n_features, room), dtype=np.uint8) if stack.n_bins else None
-        self.fill = 0  # rows held
-        self.at = 0  # where the next row goes
-        self.waited = 0  # rows since the last refit
-        self.refits = 0
+        self.counts = np.zeros(6, np.int64)  # fill, at, waited, seen, warm and due, in one array for the compiled loop
+        self.binned = 0  # rows taken in when the cut points were placed
         self.turn = 0  # position, among the refittable learners, of the next one
-        self.warm = False
+
+    @property
+    def fill(self) -> int:
+        """Rows held."""
+        return int(self.counts[FILL])
+
+    @property
+    def waited(self) -> int:
+        """Rows since the last refit."""
+        return int(self.counts[WAITED])
+
+    @property
+    def seen(self) -> int:
+        """Rows taken in so far."""
+        return int(self.counts[SEEN])
+
+    @property
+    def warm(self) -> bool:
+        """Whether the learners have been fitted once."""
+        return bool(self.counts[WARM])
 
     # What a refit sees: the rows held, oldest first until the ring has closed, then in ring order.
 
@@ -151,7 +172,7 @@ class Replay:
             marks = None if marks is None else marks[newest]
         if self.window is None and self.fill + len(X) > len(self._X):
             self._make_room(self.fill + len(X))
-        where = (self.at + np.arange(len(X))) % len(self._X)
+        where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
         if self._marks is not None and marks is not None:
             self._marks[where] = marks
@@ -159,9 +180,10 @@ class Replay:
             self._recorded[where] = targets
         if self._codes is not None and self.warm:
             self._codes[:, where] = self.bins.encode(X)
-        self.at = (self.at + len(X)) % len(self._X)
-        self.fill = min(len(self._X), self.fill + len(X))
-        self.waited += len(X)
+        self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
+        self.counts[FILL] = min(len(self._X), self.fill + len(X))
+        self.counts[WAITED] += len(X)
+        self.counts[SEEN] += len(X)
 
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""
@@ -169,11 +191,11 @@ class Replay:
         if not self.warm:
             if self.fill < self.warmup:
                 return
-            self.warm = True
-            self.waited = 0
+            self.counts[WARM] = True
+            self.counts[WAITED] = 0
             yield from (self._prepared(i) for i in learners)
         while self.waited >= self.interval:
-            self.waited -= self.interval
+            self.counts[WAITED] -= self.interval
             if self.learners == "all":
                 yield from (self._prepared(i) for i in learners)
             else:
@@ -191,16 +213,18 @@ class Replay:
         """Rows between two refits, as full as the window is now."""
         if self.window is None:
             return self.refit_every
-        return max(self.soonest, self.refit_every * self.fill // self.window)
+        share = self.fill / self.window
+        return max(self.soonest, int(self.refit_every * share * math.sqrt(share)))
 
     def _prepared(self, learner: int) -> int:
         """Let the cut points follow the window before a learner is refitted."""
         # exact FTRL sees every row with cut points made for it
-        if self._codes is not None and (self.window is None or self.refits % REBIN_EVERY == 0):
+        is_stale = self.window is None or REBIN_SHARE * (self.seen - self.binned) >= self.fill
+        if self._codes is not None and (is_stale or self.binned == 0):
             counts = self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
             self.bins.fit(self.X if counts.all() else self.X[counts])
             self._codes[:, : self.fill] = self.bins.encode(self.X)
-        self.refits += 1
+            self.binned = self.seen
         return learner
 
     def _make_room(self, rows: int) -> None:
@@ -214,7 +238,53 @@ class Replay:
             self._recorded = np.pad(self._recorded, ((0, more), (0, 0), (0, 0)))
         if self._codes is not None:
             self._codes = np.pad(self._codes, ((0, 0), (0, more)))
-        self.at = self.fill
+        self.counts[AT] = self.fill
+
+    def set_categorical(self, columns: IntArray, n_levels: int) -> None:
+        """Learn that columns hold the numbers of levels."""
+        if self._codes is not None and len(columns):
+            self.bins.set_categorical(columns, n_levels)
+            self._codes[:, : self.fill] = self.bins.encode(self.X)
+            self.binned = 0  # no level has been counted yet
+
+    def recode(self, code: Callable[[FloatArray], FloatArray]) -> None:
+        """Write the targets held in another coding; recorded ones were for learners that are gone, and stay as two."""
+        self._y = code(self._y)
+        if self._recorded is not None:
+            self._recorded = np.concatenate([-self._recorded, self._recorded], axis=2)
+
+    def newest(self, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The newest n rows with their targets and weights, oldest first."""
+        n = min(n, self.fill)
+        rows = (int(self.counts[AT]) - n + np.arange(n)) % len(self._X)
+        return self._X[rows], self._y[rows], self._weight[rows]
+
+    def keep(self, n: int) -> None:
+        """Forget all but the newest n rows."""
+        n = min(n, self.fill)
+        at, room = int(self.counts[AT]), len(self._X)
+        newest = (at - n + np.arange(n)) % room
+        for name in ("_X", "_y", "_weight", "_marks", "_recorded"):
+            held = getattr(self, name)
+            if held is not None:
+                held[:n] = held[newest]
+        if self._codes is not None:
+            self._codes[:, :n] = self._codes[:, newest]
+        self.counts[FILL], self.counts[AT] = n, n % room
+        self.binned = 0  # cut points for rows that are gone
+
+    def resize(self, window: int) -> None:
+        """Go on with a shorter window, and the newest rows it has room for."""
+        self.keep(window)
+        self.window = window
+        self.warmup = min(self.warmup, window)
+        for name in ("_X", "_y", "_weight", "_marks", "_recorded"):
+            held = getattr(self, name)
+            if held is not None:
+                setattr(self, name, held[:window].copy())
+        if self._codes is not None:
+            self._codes = self._codes[:, :window].copy()
+        self.counts[AT] = self.fill % window
 
     def grow(self, k: int) -> None:
         """Make room for k more learners; they have seen none of the rows."""

@@ -1,8 +1,10 @@
 """One chunk of rows of any kind, read into columns; nothing here knows of earlier rows.
 
 In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream) and dicts; out
-flow :class:`Rows`: the names of the columns, and each column as floats or as :class:`Texts`. NaN, ``None``, ``NA``
-and an absent key all become NaN; times become seconds since 1970. What is neither number, text nor time is refused.
+flow :class:`Rows`: the names of the columns, and each column as floats or, if it is text, as :class:`Distinct`. NaN,
+``None``, ``NA`` and an absent key all become NaN; times become seconds since 1970. What is neither number, text nor
+time is refused. Frames are read a column at a time: Python looks at distinct texts, and at rows only where a column
+holds Python's objects, and these are times of several types.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import compress, repeat
 from numbers import Complex, Real
+from operator import is_
 from reprlib import repr as brief
+from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,16 +35,26 @@ Kind: TypeAlias = Literal["number", "category"]
 NAN = math.nan
 EPOCH = datetime(1970, 1, 1)
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
+NUMBERS = {float, int, bool, Decimal, np.float64, np.float32, np.int64, np.int32, np.bool_}
+PANDAS_MISSING = {"NAType", "NaTType"}  # NA and NaT, without importing pandas
+# How Arrow reads Python's times, all at once; a moment without a zone counts as UTC everywhere.
+ARROW_TIMES = {
+    date: pa.date32(),
+    datetime: pa.timestamp("us", "UTC"),
+    time: pa.time64("us"),
+    timedelta: pa.duration("us"),
+}
 
 
-class Texts(NamedTuple):
-    """A column of text."""
+class Distinct(NamedTuple):
+    """A column by its distinct values."""
 
     codes: IntArray  # (n,), positions in levels; -1 where missing
-    levels: list[str]  # in order of first appearance
+    levels: list[Any]  # in order of first appearance; of a column of text all are strings
 
 
-_Column: TypeAlias = FloatArray | Texts
+_Column: TypeAlias = FloatArray | Distinct
 _Reader: TypeAlias = Callable[[], _Column]
 
 
@@ -49,7 +64,7 @@ class Rows(NamedTuple):
     n_rows: int
     names: Sequence[Hashable]  # 0, 1, 2, ... for a bare array
     columns: Sequence[_Reader] | FloatArray  # a reader for each column, or (n, d) where all are numbers
-    named: bool  # in scikit-learn's sense: a frame with strings for names
+    named: bool  # whether someone chose these names, and they tell the columns apart
     by_name: bool = False  # River's dialect: columns may come and go
 
 
@@ -65,10 +80,11 @@ def read(X: Any, dialect: Dialect) -> Rows:
         return _read_dicts(X)
     pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
     if pandas is not None and isinstance(X, pandas.DataFrame):
-        return _read_frame(len(X), list(X.columns), [series for _, series in X.items()], _read_series, dialect)
+        return _read_pandas(X, dialect)
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
         table = _arrow_table(X)
-        return _read_frame(table.num_rows, table.column_names, table.columns, _read_arrow, dialect)
+        readers = [partial(_read_arrow, *column) for column in zip(table.columns, table.column_names, strict=True)]
+        return _arrange(table.num_rows, table.column_names, readers, dialect)
     return _read_array(X)
 
 
@@ -78,7 +94,8 @@ def _read_dicts(rows: Sequence[Mapping[Hashable, object]]) -> Rows:
             raise TypeError(f"row {i} of X is {brief(row)}, expected a dict like the rows before it.")
     names: dict[Hashable, None] = {}
     for row in rows:
-        names.update(dict.fromkeys(in_order(row.keys() - names.keys())))
+        if not row.keys() <= names.keys():
+            names.update(dict.fromkeys(in_order(row.keys() - names.keys())))
     readers = [partial(_read_objects, [row.get(name) for row in rows], name) for name in names]
     return Rows(len(rows), list(names), readers, named=True, by_name=True)
 
@@ -90,43 +107,47 @@ def in_order(names: Iterable[Hashable]) -> list[Hashable]:
     )
 
 
-def _read_frame(
-    n_rows: int,
-    names: list[Hashable],
-    columns: list[Any],
-    read_column: Callable[[Any, Hashable], _Column],
-    dialect: Dialect,
-) -> Rows:
-    if not columns and dialect == "array":
+def _arrange(n_rows: int, names: list[Hashable], columns: Sequence[_Reader] | FloatArray, dialect: Dialect) -> Rows:
+    """The columns of a frame, as its dialect names and orders them."""
+    if not names and dialect == "array":
         raise _no_columns(n_rows)
-    readers = [partial(read_column, column, name) for column, name in zip(columns, names, strict=True)]
     types = sorted({type(name).__qualname__ for name in names})
-    if dialect == "array" and "str" not in types:
-        return Rows(n_rows, names, readers, named=False)
-    if dialect == "array" and len(types) > 1:
+    if dialect == "array" and "str" in types and len(types) > 1:
         raise TypeError(
             "Feature names are only supported if all input features have string names, but your input has "
             f"{types} as feature name / column name types. Use X.columns = X.columns.astype(str), for example."
         )
-    if len(set(names)) < len(names):
+    is_distinct = len(set(names)) == len(names)
+    if dialect == "array" and "str" not in types and (names == list(range(len(names))) or not is_distinct):
+        return Rows(n_rows, range(len(names)), columns, named=False)  # what a frame calls columns nobody named
+    if not is_distinct:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise ValueError(f"X has two columns named {twice!r}, expected distinct names. Rename or drop one of them.")
     if dialect == "array":
-        return Rows(n_rows, names, readers, named=True)
-    reader_of = dict(zip(names, readers, strict=True))
+        return Rows(n_rows, names, columns, named=True)
     ordered = in_order(names)  # as its rows would be, one dict at a time
-    return Rows(n_rows, ordered, [reader_of[name] for name in ordered], named=True, by_name=True)
+    if ordered != names:
+        places = [names.index(name) for name in ordered]
+        columns = columns[:, places] if isinstance(columns, np.ndarray) else [columns[j] for j in places]
+    return Rows(n_rows, ordered, columns, named=True, by_name=True)
+
+
+def _read_pandas(X: Any, dialect: Dialect) -> Rows:
+    names = list(X.columns)
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in X.dtypes):
+        with np.errstate(over="ignore"):  # as in _floats
+            return _arrange(len(X), names, X.to_numpy(np.float64), dialect)
+    readers = [partial(_read_series, series, name) for name, series in X.items()]
+    return _arrange(len(X), names, readers, dialect)
 
 
 def _read_series(series: Any, name: Hashable) -> _Column:
     """Read a column of a pandas frame."""
     if hasattr(series.dtype, "categories"):
-        codes = series.cat.codes.to_numpy()
-        levels = pa.array([str(level) for level in series.cat.categories], pa.large_string())
-        return _read_texts(levels.take(pa.array(codes, mask=codes < 0)))
+        return _as_text(distinct_categories(series))
     if isinstance(series.dtype, np.dtype):
         values = series.to_numpy()
-        return _read_objects(values.tolist(), name) if values.dtype == object else _floats(values)
+        return _read_objects(values.tolist(), name) if values.dtype == object else _floats(values, f"column {name!r}")
     try:
         column = pa.array(series, from_pandas=True)
     except pa.ArrowException:  # some extension dtypes, such as Sparse, know nothing of Arrow
@@ -148,41 +169,95 @@ def _arrow_table(X: Any) -> Any:
 
 def _read_arrow(column: Any, name: Hashable) -> _Column:
     """Read an Arrow array, chunked or not."""
-    if isinstance(column, pa.Array):
-        column = pa.chunked_array([column])
     kind, types = column.type, pa.types
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
+        return _numpy(column if types.is_float64(kind) else column.cast(pa.float64(), safe=False))
     if types.is_run_end_encoded(kind):
         return _read_arrow(pc.run_end_decode(column), name)
-    if types.is_dictionary(kind):
-        return _read_texts(pa.chunked_array(map(_decode, column.chunks), pa.large_string()))
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _read_texts(column.cast(pa.large_string()))
+    if is_text(kind) or (types.is_dictionary(kind) and not _is_refused(kind.value_type)):
+        return _as_text(distinct(column))
     if types.is_decimal(kind):
-        return _floats(column.cast(pa.string()).cast(pa.float64()).to_numpy())  # straight to float64 rounds less well
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
-        return _floats(column.cast(pa.float64(), safe=False).to_numpy())
+        return _numpy(column.cast(pa.string()).cast(pa.float64()))  # straight to float64 rounds less well
     if types.is_time(kind):
         ticks = column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.int64())
-        return _floats(ticks.cast(pa.duration(kind.unit)).to_numpy())
+        return _seconds(_numpy(ticks.cast(pa.duration(kind.unit))))
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
-        return _floats(column.to_numpy())
+        return _seconds(_numpy(column))
     raise TypeError(
         f"column {name!r} holds {kind}, expected numbers, text, booleans or times. "
         "Spread it over columns of these, convert it to text, or leave it out."
     )
 
 
-def _decode(chunk: Any) -> Any:
-    """Write a dictionary-encoded array out as text."""
-    levels = [None if level is None else str(level) for level in chunk.dictionary.to_pylist()]
-    return pa.array(levels, pa.large_string()).take(chunk.indices)
+def _numpy(column: Any) -> NDArray[Any]:
+    """An Arrow array, chunked or not, as NumPy has it; null is NaN or NaT."""
+    options = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
+    return np.asarray(column.to_numpy(**options))
 
 
-def _read_texts(column: Any) -> Texts:
-    encoded = column.dictionary_encode()  # in order of first appearance, over all chunks
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of its three types of text."""
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_refused(kind: Any) -> bool:
+    """Whether the values of a dictionary could not be a column themselves."""
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def distinct(column: Any) -> Distinct:
+    """The distinct values of an Arrow array, chunked or not, dictionary-encoded or not.
+
+    Examples
+    --------
+    >>> distinct(pa.array(["b", "a", None, "b"]))
+    Distinct(codes=array([ 0,  1, -1,  0], dtype=int32), levels=['b', 'a'])
+    """
+    if pa.types.is_dictionary(column.type):
+        places: dict[Any, int] = {}
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        codes = [_occurring(chunk.indices, partial(_levels_of, chunk), places) for chunk in chunks]
+        return Distinct(np.concatenate([np.empty(0, dtype=np.int64), *codes]), list(places))
+    encoded = (column.cast(pa.large_string()) if is_text(column.type) else column).dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    return Texts(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
+    return Distinct(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
+
+
+def distinct_categories(series: Any) -> Distinct:
+    """The distinct values of a pandas series of dtype category."""
+    codes, categories = series.cat.codes.to_numpy(), series.cat.categories
+    places: dict[Any, int] = {}
+    codes = _occurring(pa.array(codes, mask=codes < 0), lambda used: categories.take(used.to_numpy()).tolist(), places)
+    return Distinct(codes, list(places))
+
+
+def _occurring(indices: Any, levels_of: Callable[[Any], list[Any]], places: dict[Any, int]) -> IntArray:
+    """Give places to the levels that indices refer to: a dictionary may hold far more than occur in a chunk."""
+    used = indices.dictionary_encode()
+    table = [
+        -1 if level is None or level != level else places.setdefault(level, len(places))
+        for level in levels_of(used.dictionary)
+    ]
+    codes: IntArray = np.array([*table, -1])[used.indices.fill_null(-1).to_numpy()]  # the last entry answers for -1
+    return codes
+
+
+def _levels_of(chunk: Any, used: Any) -> list[Any]:
+    levels = chunk.dictionary
+    levels = levels.cast(pa.large_string()) if is_text(levels.type) else levels
+    texts: list[Any] = levels.take(used).to_pylist()
+    return texts
+
+
+def _as_text(found: Distinct) -> Distinct:
+    """Know levels by their text."""
+    if set(map(type, found.levels)) <= {str}:
+        return found
+    places: dict[str, int] = {}
+    table = [places.setdefault(str(level), len(places)) for level in found.levels]
+    return Distinct(np.array([*table, -1])[found.codes], list(places))
 
 
 def _read_array(X: Any) -> Rows:
@@ -195,7 +270,7 @@ def _read_array(X: Any) -> Rows:
     if array.dtype.kind in "OUT":
         readers = [partial(_read_objects, array[:, j].tolist(), j) for j in range(d)]
         return Rows(n, range(d), readers, named=False)
-    return Rows(n, range(d), _floats(array), named=False)
+    return Rows(n, range(d), _floats(array, "X"), named=False)
 
 
 def _as_array(X: Any) -> NDArray[Any]:
@@ -222,7 +297,7 @@ def _fill_masked(X: Any) -> NDArray[Any]:
     return np.asarray(np.where(X.mask, missing, X.data))
 
 
-def _floats(array: NDArray[Any]) -> FloatArray:
+def _floats(array: NDArray[Any], what: str) -> FloatArray:
     """Numbers, booleans or times of any shape as floats."""
     if array.dtype.kind in "biuf":
         with np.errstate(over="ignore"):  # what is too large for float64 is refused as infinite later on
@@ -230,9 +305,11 @@ def _floats(array: NDArray[Any]) -> FloatArray:
     if array.dtype.kind in "mM":
         return _seconds(array)
     if array.dtype.kind == "c":
-        raise ValueError("Complex data not supported: X is complex. Pass its real and imaginary parts as columns.")
+        raise ValueError(
+            f"Complex data not supported: {what} is complex. Pass its real and imaginary parts as columns."
+        )
     raise TypeError(
-        f"X has dtype {array.dtype}, expected numbers, text, booleans or times. Convert it with X.astype(...), "
+        f"{what} has dtype {array.dtype}, expected numbers, text, booleans or times. Convert it with astype(...), "
         "or pass a frame."
     )
 
@@ -249,21 +326,57 @@ def _seconds(times: NDArray[Any]) -> FloatArray:
     return np.where(np.isnat(times), NAN, whole + rest / ticks)
 
 
-def _read_objects(values: list[object], name: Hashable) -> _Column:
-    """Read a column of Python objects."""
-    if {type(value) for value in values} <= {float, type(None)}:
-        return np.array(values, dtype=np.float64)
-    plain = [read_value(value, name, row) for row, value in enumerate(values)]
-    first_text = next((row for row, value in enumerate(plain) if isinstance(value, str)), None)
-    if first_text is None:
-        return np.array(plain, dtype=np.float64)
-    first_number = next((row for row, value in enumerate(plain) if isinstance(value, float) and value == value), None)
-    if first_number is not None:
-        row = max(first_text, first_number)
-        raise kind_differs(name, "category" if row == first_text else "number", plain[row], row)
-    levels = list(dict.fromkeys(value for value in plain if isinstance(value, str)))
-    codes = {level: code for code, level in enumerate(levels)}
-    return Texts(np.array([codes[value] if isinstance(value, str) else -1 for value in plain]), levels)
+def _read_objects(values: list[Any], name: Hashable) -> _Column:
+    """Read a column of Python objects, of the usual types all at once."""
+    types = set(map(type, values)) - {NoneType}
+    if types <= NUMBERS:
+        try:
+            return np.array(values, dtype=np.float64)
+        except (OverflowError, ValueError):  # a whole number too large for float64, or a signalling NaN
+            pass
+    if types <= {str, float}:  # pandas writes NaN among text
+        return _read_texts(values, name)
+    times = {kind for kind in types if kind is not float and kind.__name__ not in PANDAS_MISSING}
+    if len(times) == 1 and times <= ARROW_TIMES.keys() and all(map(math.isnan, _of_type(float, values))):
+        try:
+            return _read_arrow(pa.array(values, ARROW_TIMES[times.pop()], from_pandas=True), name)
+        except pa.ArrowException:  # a span of more than 292,000 years
+            pass
+    plain = _read_values(values, name, types)
+    return _read_texts(plain, name) if str in set(map(type, plain)) else np.array(plain, dtype=np.float64)
+
+
+def _of_type(kind: type, values: list[Any]) -> Iterable[Any]:
+    return compress(values, map(is_, map(type, values), repeat(kind)))
+
+
+def _read_values(values: list[Any], name: Hashable, types: set[type]) -> list[float | str]:
+    """Read every distinct value once; times one by one, as one that equals another may mean another instant."""
+    if not any(issubclass(kind, TIMES) for kind in types):
+        try:
+            plain = {value: read_value(value, name) for value in dict.fromkeys(values)}
+            return list(map(plain.__getitem__, values))
+        except (TypeError, ValueError):  # something is to be refused, with its row
+            pass
+    return [read_value(value, name, row) for row, value in enumerate(values)]
+
+
+def _read_texts(values: list[Any], name: Hashable) -> Distinct:
+    """Read a column of strings, among which None and NaN are missing, and other floats refused."""
+    codes: dict[Any, int] = dict.fromkeys(values, -1)
+    levels = [level for level in codes if isinstance(level, str)]
+    if any(number == number for number in codes if isinstance(number, float)):
+        raise _mixed(values, name)
+    codes.update(zip(levels, range(len(levels)), strict=True))
+    return Distinct(np.fromiter(map(codes.__getitem__, values), np.int64, len(values)), levels)
+
+
+def _mixed(values: list[Any], name: Hashable) -> ValueError:
+    """Complain of the first value that is of another kind than those before it."""
+    first_text = next(row for row, value in enumerate(values) if isinstance(value, str))
+    first_number = next(row for row, value in enumerate(values) if isinstance(value, float) and value == value)
+    row = max(first_text, first_number)
+    return kind_differs(name, "category" if row == first_text else "number", values[row], row)
 
 
 def read_value(value: Any, name: Hashable, row: int | None = None) -> float | str:
@@ -272,17 +385,17 @@ def read_value(value: Any, name: Hashable, row: int | None = None) -> float | st
         return float(value)
     if isinstance(value, str):
         return str.__str__(value)  # plain text even of a subclass such as NumPy's, or an Enum
-    if value is None or type(value).__name__ == "NAType":  # the latter is pandas.NA
+    if value is None or type(value).__name__ in PANDAS_MISSING:
         return NAN
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return float(_seconds(np.asarray(value)))
-    if isinstance(value, (date, time, timedelta)):
+    if isinstance(value, TIMES):
         return _seconds_of(value)
     if isinstance(value, (int, np.integer, np.bool_, Decimal, Real)):
         try:
             return float(value)
         except OverflowError:  # a whole number too large for float64
             return math.inf
+        except ValueError:  # the signalling NaN of decimals
+            return NAN
     if isinstance(value, Complex):
         raise ValueError(
             f"Complex data not supported: {cell(name, value, row)}. Pass its real and imaginary parts as columns."
@@ -293,10 +406,10 @@ def read_value(value: Any, name: Hashable, row: int | None = None) -> float | st
     )
 
 
-def _seconds_of(value: date | time | timedelta) -> float:
+def _seconds_of(value: Any) -> float:
     """One time in seconds, to the same float that :func:`_seconds` gives for it."""
-    if value != value:  # pandas.NaT passes for a datetime
-        return NAN
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return float(_seconds(np.asarray(value)))
     if isinstance(value, datetime):
         since = value - (EPOCH if value.tzinfo is None else EPOCH.replace(tzinfo=UTC))
     elif isinstance(value, date):

@@ -46,10 +46,19 @@ class Standardizer:
 
 
 class Raw:
-    """The same interface with nothing scaled: missing values become 0."""
+    """The same interface with nothing scaled: missing values become 0.
+
+    Parameters
+    ----------
+    n_features : int
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.count = np.zeros(n_features)  # the weight of the values seen in each column
 
     def learn(self, X: FloatArray, weight: FloatArray) -> None:
-        """Nothing to learn."""
+        """Count the values."""
+        self.count += weight @ ~np.isnan(X)
 
     def transform(self, X: FloatArray) -> FloatArray:
         """Return the rows and a column of ones."""
@@ -58,4 +67,5 @@ class Raw:
         return out
 
     def add_features(self, k: int) -> None:
-        """Nothing to make room for."""
+        """Make room for k more columns."""
+        self.count = np.pad(self.count, (0, k))

@@ -250,5 +250,5 @@ def test_trees_after_lines_learn_what_no_line_explains():
         return np.mean((before[-300:] - y[-300:]) ** 2)
 
     mixed = error(LinearStack(6), trees(6))
-    assert mixed < 0.3 * error(LinearStack(12), trees(1))
+    assert mixed < 0.4 * error(LinearStack(12), trees(1))
     assert mixed < 0.7 * error(trees(12))

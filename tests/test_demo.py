@@ -57,9 +57,9 @@ def test_the_logistic_baseline_says_what_scikit_learns_does_row_by_row(stream):
 
 def test_the_streams_own_contender_predicts_before_it_learns(stream):
     X, y = stream[0][:700], stream[1][:700].copy()
-    said = demo.learn_with_progress(X, y, "ours", demo.forgetful_classifier())
+    said = demo.learn_with_progress(X, y, "ours", demo.single_booster())
     y[600:] = 1 - y[600:]  # only what was learned before a row may matter for it
-    assert np.array_equal(demo.learn_with_progress(X, y, "ours", demo.forgetful_classifier())[:601], said[:601])
+    assert np.array_equal(demo.learn_with_progress(X, y, "ours", demo.single_booster())[:601], said[:601])
     assert (said[:600] == stream[1][:600]).mean() > 0.7
 
 

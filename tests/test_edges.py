@@ -51,16 +51,33 @@ def test_weight_2_counts_a_row_twice_and_weight_0_not_at_all(seed):
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 20))
-def test_recent_edges_look_back_a_window_and_no_further(seed, window, n):
+def test_recent_edges_fade_a_row_by_three_in_window_with_every_row_after_it(seed, window, n):
     targets, h, weight = random_rows(seed, n, 2, 1)
     weight += 1.0
     meter = EdgeMeter(2, window=window)
     for t in range(n):
         meter.add(targets[t : t + 1], h[t : t + 1], weight[t : t + 1])
-    latest = slice(max(0, n - window), n)
-    np.testing.assert_allclose(
-        meter.recent, slow_edges(targets[latest], h[latest], weight[latest]), rtol=1e-9, atol=1e-9
-    )
+    faded = weight * max(0.0, 1.0 - 3.0 / window) ** np.arange(n)[::-1]
+    np.testing.assert_allclose(meter.recent, slow_edges(targets, h, faded), rtol=1e-9, atol=1e-9)
+
+
+def test_recent_edges_forget_what_running_edges_remember():
+    meter = EdgeMeter(1, window=20)
+    rng = np.random.default_rng(0)
+    for said in (0.0, 1.0):  # a learner that says nothing, and then exactly what it should
+        for target in rng.normal(size=(200, 1, 1, 1)):
+            meter.add(target, said * target, np.ones(1))
+    assert meter.recent[0] > 0.999
+    assert 0.3 < meter.running[0] < 0.7
+
+
+def test_a_chunk_fades_the_past_as_one_row_does():
+    targets, h, weight = random_rows(3, 6, 2, 1)
+    meter = EdgeMeter(2, window=4)
+    meter.add(targets[:2], h[:2], weight[:2])
+    meter.add(targets[2:], h[2:], weight[2:])
+    faded = weight * np.where(np.arange(6) < 2, 0.25, 1.0)
+    np.testing.assert_allclose(meter.recent, slow_edges(targets, h, faded), rtol=1e-9)
 
 
 @pytest.mark.parametrize(("said", "edge"), [(1.0, 1.0), (0.5, 0.75), (0.0, 0.0), (2.0, 0.0), (-1.0, -3.0)])

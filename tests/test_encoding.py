@@ -1,5 +1,6 @@
 """Rows of every kind, against a slow reference and against pandas, scikit-learn and the standard library."""
 
+import collections
 import copy
 import pickle
 import re
@@ -10,6 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -67,6 +69,10 @@ def naive(rows, max_categories=1024):
             return (value - datetime(1970, 1, 1)) / timedelta(seconds=1)
         if isinstance(value, date):
             return (value - date(1970, 1, 1)).days * 86400.0
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        if isinstance(value, time):
+            return value.hour * 3600 + value.minute * 60 + value.second
         return float(value)
 
     return np.array([[number(name, row.get(name)) for name in names] for row in rows]).reshape(len(rows), len(names))
@@ -79,6 +85,14 @@ TYPES = {
     "int": (st.integers(-(2**63), 2**63 - 1), pa.int64(), pl.Int64),
     "bool": (st.booleans(), pa.bool_(), pl.Boolean),
     "text": (st.text(max_size=3), pa.string(), pl.String),
+    "category": (st.sampled_from(["red", "green", "", "blue"]), pa.dictionary(pa.int32(), pa.string()), pl.Categorical),
+    "decimal": (st.decimals(-(10**9), 10**9, places=4), pa.decimal128(20, 4), pl.Decimal(20, 4)),
+    "duration": (
+        st.integers(-(10**9), 10**9).map(lambda s: timedelta(seconds=s)),
+        pa.duration("us"),
+        pl.Duration("us"),
+    ),
+    "time": (st.times().map(lambda t: t.replace(microsecond=0)), pa.time64("us"), pl.Time),
     "date": (st.dates(date(1800, 1, 1), date(2200, 1, 1)), pa.date32(), pl.Date),
     # whole seconds: the reference rounds fractions once, Encoder perhaps twice
     "datetime": (
@@ -177,6 +191,75 @@ def test_rechunking_dict_rows_changes_neither_codes_nor_state(rows, cuts, bound)
     assert_array_equal(np.concatenate(padded), np.concatenate([expected.X, expected.X]))
     for other in (chunked, single):
         assert state(other) | {"version": 0} == state(whole) | {"version": 0}
+
+
+@settings(deadline=None, max_examples=60)
+@given(content=contents(), cuts=st.sets(st.integers(1, 7)), bound=st.integers(1, 3), data=st.data())
+def test_a_table_cut_into_chunks_of_any_containers_is_the_table_at_once(content, cuts, bound, data):
+    types, rows = content
+    whole, chunked = Encoder(max_categories=bound), Encoder(max_categories=bound)
+    expected = whole.encode(as_polars(types, rows))
+    whole.commit(expected)
+    assert_array_equal(expected.X, naive(rows, bound))
+    pieces = []
+    for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]):
+        container = data.draw(st.sampled_from(["dicts", "arrow", "polars", "pandas nullable", "pandas arrow"]))
+        pieces.append(chunked.encode(CONTAINERS[container](types, rows[start:end])))
+        chunked.commit(pieces[-1])
+    assert_array_equal(np.concatenate([piece.X for piece in pieces]), expected.X)
+    assert state(chunked) | {"version": 0} == state(whole) | {"version": 0}
+
+
+values_of_any_kind = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-9, 9),
+    st.floats(),
+    st.floats(-9, 9).map(np.float64),
+    st.sampled_from(["v", "w", "x", "y", np.str_("z"), 10**400, pd.NA, pd.NaT, Decimal("1.5"), Fraction(1, 4)]),
+    st.sampled_from([date(2020, 1, 1), datetime(2020, 1, 1, 12), timedelta(hours=1), np.datetime64("2020-01-01")]),
+    st.sampled_from([[1], 2j, b"bytes", np.int8(3), np.bool_(True), {}, np.array(1.0), np.timedelta64(5, "ns")]),
+)
+
+
+def outcome(encode, *args, **options):
+    """What encoding gives, or the refusal, apart from the row it speaks of."""
+    try:
+        encoded = encode(*args, **options)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error).replace(" in row 0", "")
+    return encoded.X.tobytes(), encoded.X.shape, encoded.changes
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    rows=sparse_rows,
+    odd=st.dictionaries(st.sampled_from(["a", "b", 3, "t", "u", "new"]), values_of_any_kind, max_size=2),
+    absent=st.sets(st.sampled_from(["a", "b", 3, "t", "u"]), max_size=1),
+    bound=st.integers(1, 4),
+    known_only=st.booleans(),
+)
+def test_one_row_is_encoded_as_a_chunk_of_one(rows, odd, absent, bound, known_only):
+    encoder = taught(rows, max_categories=bound)
+    usual = {name: "v" if name in ("t", "u") else 1.5 for name in encoder.names or () if name not in absent}
+    one = outcome(encoder.encode_one, usual | odd, known_only=known_only)
+    many = outcome(encoder.encode, [usual | odd], known_only=known_only)
+    if isinstance(one[0], bytes) or isinstance(many[0], bytes):  # of several faults, each names the one it meets first
+        assert one == many
+
+
+@pytest.mark.parametrize("value", [np.timedelta64(5, "ns"), np.array(1.0), Decimal("0.5"), np.bool_(True)], ids=repr)
+def test_unusual_values_in_a_complete_row_are_read_as_in_a_chunk(value):
+    encoder = taught([{"a": 1.0, "b": 2.0, "t": "x"}])
+    row = {"a": value, "b": 2.0, "t": "x"}
+    assert outcome(encoder.encode_one, row) == outcome(encoder.encode, [row])
+
+
+def test_looking_a_row_up_does_not_change_it():
+    encoder = taught([{"a": 1.0, "b": 2.0}])
+    x = collections.defaultdict(float, {"a": 1.0, "c": 5.0})
+    assert_array_equal(encoder.encode_one(x, known_only=True).X, [[1, NAN]])
+    assert dict(x) == {"a": 1.0, "c": 5.0}
 
 
 @settings(deadline=None)
@@ -332,6 +415,8 @@ def test_complex_data_is_refused_in_scikit_learns_words():
     for rows in (np.array([[1j]]), [[1.0, 1j]], np.array([[1j]], dtype=object), {"a": 1j}, pd.DataFrame({"a": [1j]})):
         with pytest.raises(ValueError, match="Complex data not supported"):
             Encoder().encode(rows)
+    with pytest.raises(ValueError, match="column 'b' is complex"):
+        Encoder().encode(pd.DataFrame({"a": [1.0], "b": [1j]}))
 
 
 @pytest.mark.parametrize("sparse", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.dok_array])
@@ -477,6 +562,10 @@ def test_categories_that_are_no_strings_are_known_by_their_text(levels, expected
         assert list(encoder.categories["0"]) == expected
 
 
+def test_a_level_that_is_nan_is_missing():
+    assert_array_equal(column(pa.table({"c": pa.array([1.5, NAN, None, 1.5]).dictionary_encode()})), [0, NAN, NAN, 0])
+
+
 def test_intervals_from_pandas_cut_are_categories():
     frame = pd.DataFrame({"c": pd.cut(pd.Series([9.0, 1.0, NAN, 8.0]), [0, 5, 10])})
     assert_array_equal(Encoder().encode(frame).X, [[0], [1], [NAN], [0]])
@@ -562,6 +651,45 @@ def test_the_same_instant_is_the_same_number_in_every_unit_and_container(moment)
     assert numbers[0] == pytest.approx(aware.timestamp(), rel=1e-15, abs=1e-6)
 
 
+@pytest.mark.parametrize("moment", [datetime.min, datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime.max], ids=str)
+def test_the_first_and_last_moments_of_the_calendar_are_the_same_number_everywhere(moment):
+    frames = (
+        {"t": moment},
+        [{"t": moment}, {"t": None}],
+        [[moment]],
+        np.array([[moment]], dtype="M8[us]"),
+        pa.table({"t": [moment]}),
+        pl.DataFrame({"t": [moment]}),
+        pd.DataFrame({"t": [moment]}),
+        pd.DataFrame({"t": [moment]}, dtype=object),
+    )
+    assert len({column(frame)[0] for frame in frames}) == 1
+    assert column({"t": moment})[0] == pytest.approx((moment - datetime(1970, 1, 1)).total_seconds(), abs=1e-9)
+
+
+def test_the_hour_that_a_clock_repeats_is_two_hours():
+    first = datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Paris"))
+    second = first.replace(fold=1)
+    assert first == second  # as Python has it
+    expected = [first.timestamp(), first.timestamp() + 3600]
+    rows = [{"t": first}, {"t": second}]
+    for frame in (rows, pd.DataFrame(rows), pd.DataFrame(rows, dtype=object), pa.Table.from_pylist(rows)):
+        assert_array_equal(column(frame), expected)
+    assert [column(row)[0] for row in rows] == expected
+    assert_array_equal(column([*rows, {"t": date(1970, 1, 1)}]), [*expected, 0])
+
+
+def test_times_beside_nan_are_times_and_beside_other_numbers_keep_their_own_value():
+    day, moment = date(1970, 1, 2), datetime(1970, 1, 3)
+    for missing in (NAN, pd.NaT, pd.NA):
+        assert_array_equal(column(pd.DataFrame({"t": [day, missing]}, dtype=object)), [86400, NAN])
+        assert_array_equal(column(pd.DataFrame({"t": [moment, missing, moment]}, dtype=object)), [172800, NAN, 172800])
+    assert_array_equal(column(pd.DataFrame({"t": [day, 2.5, NAN]}, dtype=object)), [86400, 2.5, NAN])
+    assert_array_equal(column([{"t": moment}, {"t": pd.Timestamp(moment)}, {"t": day}]), [172800, 172800, 86400])
+    assert_array_equal(column([{"t": 5}, {"t": np.timedelta64(5, "ms")}]), [5, 0.005])
+    assert_array_equal(column([{"t": timedelta.max}, {"t": timedelta(1)}]), [timedelta.max.total_seconds(), 86400])
+
+
 def test_dates_times_and_durations_are_seconds():
     day, clock, span = date(1970, 1, 3), time(1, 2, 3, 500_000), timedelta(days=-1, seconds=1.5)
     expected = [[2 * 86400.0, 3723.5, -86398.5], [NAN, NAN, NAN]]
@@ -600,6 +728,7 @@ def test_every_word_for_missing_is_nan():
         np.datetime64("NaT"),
         np.timedelta64("NaT"),
         Decimal("NaN"),
+        Decimal("sNaN"),
     ]
     encoder = taught([{"n": 1.0, "t": "a"}])
     for value in missing:
@@ -617,13 +746,26 @@ def test_every_word_for_missing_is_nan():
         (pa.array([[1, 2]]), "list<"),
         (pa.array([{"x": 1}]), "struct<"),
         (pa.array([b"x"]), "binary"),
+        (pa.array([b"x"]).dictionary_encode(), "dictionary<values=binary"),
+        (pa.DictionaryArray.from_arrays([0], pa.array([[1]])), "dictionary<values=list"),
         (pl.Series([[1, 2]]), "list<"),
         (pl.Series([object()], dtype=pl.Object), "binary"),
         (pd.Series(pd.period_range("2020", periods=1)), "period"),
         (pd.Series(pd.interval_range(0, 1)), "interval"),
         (pd.Series([[1]], dtype=pd.ArrowDtype(pa.list_(pa.int64()))), "list<"),
     ],
-    ids=["list", "struct", "binary", "polars list", "polars object", "period", "interval", "pandas list"],
+    ids=[
+        "list",
+        "struct",
+        "binary",
+        "binaries",
+        "lists",
+        "polars list",
+        "polars object",
+        "period",
+        "interval",
+        "pandas list",
+    ],
 )
 def test_other_column_types_are_refused_by_name_and_type(values, words):
     with pytest.raises(TypeError, match=f"column 'tags' holds .*{words}.*expected numbers.*leave it out"):
@@ -701,6 +843,29 @@ def test_levels_beyond_the_bound_share_one_code():
         later = encoder.encode_one({"c": "new"}, known_only=known_only)
         assert_array_equal(later.X, [[2]])
         assert later.changes is None
+
+
+def test_the_text_columns_are_known_by_their_positions():
+    encoder = Encoder()
+    assert encoder.categorical == ()
+    encoder.commit(encoder.encode([{"a": 1.0, "b": "x", "c": None, "d": "y"}]))
+    assert encoder.categorical == (1, 3)
+    encoder.commit(encoder.encode_one({"c": "late"}))
+    assert encoder.categorical == (1, 2, 3)
+
+
+@pytest.mark.parametrize("known", [0, 700])
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_ten_thousand_new_levels_in_one_chunk_fill_the_room_there_is(library, known):
+    levels = [f"user {i}" for i in range(10_000)]
+    encoder = Encoder()
+    if known:
+        encoder.commit(encoder.encode(library({"c": levels[:known]})))
+    encoded = encoder.encode(library({"c": levels}))
+    assert_array_equal(encoded.X[:, 0], np.minimum(np.arange(10_000), 1024))
+    encoder.commit(encoded)
+    assert encoder.categories["0"] == {level: code for code, level in enumerate(levels[:1024])}
+    assert_array_equal(encoder.encode(library({"c": levels[::-1]}), known_only=True).X, encoded.X[::-1])
 
 
 def test_memory_stays_bounded_however_many_levels_flow_by():
@@ -850,12 +1015,32 @@ def test_an_empty_dict_is_a_row_with_everything_missing():
     assert encoder.encode([], dialect="dict").X.shape == (0, 1)
 
 
-def test_mixed_names_are_refused_and_names_that_are_no_strings_count_as_none():
+def test_mixed_names_are_refused():
     with pytest.raises(TypeError, match="Feature names are only supported if all input features have string names"):
         Encoder().encode(named("a", 1))
-    encoder = taught(named(7, 8))
+
+
+def test_columns_that_nobody_named_are_taken_in_order():
+    encoder = taught(named(0, 1))
     assert encoder.names is None
-    assert_array_equal(encoder.encode(named(1, 2)).X, [[0, 1]])
+    assert_array_equal(encoder.encode(np.array([[5.0, 6.0]])).X, [[5, 6]])
+    assert_array_equal(taught(named(7, 8)).encode(named(0, 1)).X, [[0, 1]])
+    same = taught(named(7, 7))
+    assert same.names is None
+    assert_array_equal(same.encode(named(8, 8)).X, [[0, 1]])
+
+
+@pytest.mark.parametrize("known_only", [False, True])
+def test_whole_numbers_for_names_are_names(known_only):
+    for encoder in (taught(named(0, 1)), taught(np.zeros((1, 2)))):
+        assert_array_equal(encoder.encode(named(1, 0), known_only=known_only).X, [[1, 0]])
+    encoder = taught(named(7, 8))
+    assert_array_equal(encoder.encode(named(7, 8), known_only=known_only).X, [[0, 1]])
+    for names in ((8, 7), (7, 9), (7,)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            encoder.encode(named(*names), known_only=known_only)
+    growing = taught(named(7, 8), new_columns="grow")
+    assert_array_equal(growing.encode(named(8, 7), known_only=known_only).X, [[1, 0]])
 
 
 def test_columns_of_the_same_name_are_refused():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from streamboost.binning import Bins
-from streamboost.replay import REBIN_EVERY, Replay
+from streamboost.replay import Replay
 from streamboost.stacks.chain import ChainStack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.tree import TreeStack
@@ -172,15 +172,17 @@ def test_refits_keep_to_a_budget_of_rows():
     assert gaps.min() >= soonest
     assert set(gaps[times[1:] > window + every]) == {every}
     assert (np.diff(gaps) >= 0).all()
-    # rows refitted per row seen: never above window / refit_every, save while soonest cannot be met any slower
-    settled = times[1:] > window * soonest / every + every
-    cost = np.minimum(times[1:], window)[settled] / gaps[settled]
-    assert cost.max() <= 1.25 * window / every
+    # rows refitted per row seen: window / refit_every, and more only as long as refits are cheap
+    held_then = np.minimum(times[1:], window)
+    settled = gaps > soonest
+    cost = held_then / gaps * np.sqrt(held_then / window)
+    assert cost[settled].max() <= 1.25 * window / every
+    assert cost[settled].min() >= 0.8 * window / every
 
 
 def test_the_interval_is_told_by_how_full_the_window_is():
     replay = opened(100, refit_every=50, soonest=5, warmup=1)
-    expected = {1: 5, 10: 5, 20: 10, 50: 25, 100: 50, 150: 50}
+    expected = {1: 5, 10: 5, 25: 6, 50: 17, 64: 25, 81: 36, 100: 50, 150: 50}  # 50 share^(3/2)
     for t in range(1, 151):
         replay.append(*numbered(t, t + 1))
         if t in expected:
@@ -207,7 +209,7 @@ def test_cut_points_follow_the_window():
     stack = trees()
     t = 0
     for shift in (0.0, 1000.0):
-        for _ in range(10 * REBIN_EVERY):
+        for _ in range(80):
             X, y, weight, marks, targets = numbered(t, t + 1)
             replay.append(X % 7 + shift, y, weight, marks, targets)
             for _ in replay.turns(stack):
@@ -215,6 +217,22 @@ def test_cut_points_follow_the_window():
                 assert_array_equal(replay.codes, replay.bins.encode(replay.X))
             t += 1
     assert replay.bins.edges[0, 0] > 900
+
+
+@given(window=st.integers(2, 30), warmup=st.integers(1, 8), every=st.integers(1, 6))
+@settings(deadline=None, max_examples=40)
+def test_cut_points_are_placed_anew_once_half_of_the_rows_held_are_new(window, warmup, every):
+    replay = opened(window, warmup=warmup, refit_every=every, soonest=every)
+    stack = trees()
+    placed = None  # how many rows had come when the cut points were placed
+    for t in range(80):
+        replay.append(*numbered(t, t + 1))
+        for _ in replay.turns(stack):
+            seen, is_held = t + 1, min(t + 1, window)
+            if placed is None or seen - placed >= is_held / 2:
+                placed, expected = seen, Bins(8)
+                expected.fit(replay.X)
+            assert_array_equal(replay.bins.edges, expected.edges)
 
 
 def test_exact_ftrl_sees_cut_points_made_for_every_row():
@@ -238,6 +256,109 @@ def test_rows_of_weight_zero_place_no_cut_points():
     list(replay.turns(stack))
     assert replay.bins.edges[0, :2].tolist() == [1.0, 2.5]  # between 0, 2 and 3
     assert replay.bins.n_edges.tolist() == [2, 2]
+
+
+# The newest rows
+
+
+def in_order(replay, n):
+    """The numbers of the newest rows, after checking that all three arrays agree on them."""
+    X, y, weight = replay.newest(n)
+    assert_array_equal(y[:, 0], X[:, 0] + 0.5)
+    assert_array_equal(weight, X[:, 0] + 1.0)
+    return X[:, 0].astype(int).tolist()
+
+
+rows_in_chunks = st.lists(st.integers(1, 15), min_size=1, max_size=6)
+
+
+@given(window=st.one_of(st.none(), st.integers(1, 12)), chunks=rows_in_chunks, n=st.integers(0, 20))
+@settings(deadline=None, max_examples=60)
+def test_the_newest_rows_come_oldest_first(window, chunks, n):
+    replay = opened(window)
+    seen = 0
+    for size in chunks:
+        replay.append(*numbered(seen, seen + size))
+        seen += size
+    n_held = min(n, seen, window or seen)
+    assert in_order(replay, n) == list(range(seen - n_held, seen))
+
+
+def test_the_newest_rows_are_copies():
+    replay = opened(4)
+    replay.append(*numbered(0, 6))
+    for array in replay.newest(3):
+        array[:] = 77.0
+    assert held(replay) == [2, 3, 4, 5]
+
+
+@given(window=st.integers(1, 12), before=rows_in_chunks, n=st.integers(0, 14), after=rows_in_chunks)
+@settings(deadline=None, max_examples=60)
+def test_what_is_not_kept_is_forgotten_and_the_ring_goes_on(window, before, n, after):
+    replay = opened(window, targets="recorded", warmup=1)
+    stack = trees()
+    seen = 0
+    for size in before:
+        replay.append(*numbered(seen, seen + size))
+        list(replay.turns(stack))
+        seen += size
+    kept = min(n, replay.fill)
+    replay.keep(n)
+    assert held(replay) == list(range(seen - kept, seen))
+    assert_array_equal(replay.codes, replay.bins.encode(replay.X))
+    for size in after:
+        replay.append(*numbered(seen, seen + size))
+        seen, kept = seen + size, min(kept + size, window)
+        assert held(replay) == in_order(replay, window) == list(range(seen - kept, seen))
+
+
+def test_after_rows_were_forgotten_a_refit_places_its_own_cut_points():
+    replay = opened(40, warmup=4, refit_every=4, soonest=4)
+    stack = trees()
+    while replay.binned < 80 or replay.binned < replay.seen:  # until they have just been placed
+        refits(replay, stack, 1, start=replay.seen)
+    replay.keep(20)
+    refits(replay, stack, 4, start=replay.seen)
+    fresh = Bins(8)
+    fresh.fit(replay.X)
+    assert_array_equal(replay.bins.edges, fresh.edges)
+
+
+@given(window=st.integers(2, 12), before=rows_in_chunks, shorter=st.integers(1, 11), after=rows_in_chunks)
+@settings(deadline=None, max_examples=60)
+def test_a_window_can_go_on_shorter(window, before, shorter, after):
+    shorter = min(shorter, window - 1)
+    replay = opened(window, targets="recorded", warmup=1)
+    stack = trees()
+    seen = 0
+    for size in before:
+        replay.append(*numbered(seen, seen + size))
+        list(replay.turns(stack))
+        seen += size
+    replay.resize(shorter)
+    for size in [0, *after]:
+        replay.append(*numbered(seen, seen + size))
+        seen += size
+        assert held(replay) == list(range(max(0, seen - shorter), seen))
+        list(replay.turns(stack))
+        assert_array_equal(replay.codes, replay.bins.encode(replay.X))
+    assert len(replay._X) == len(replay._y) == len(replay._weight) == replay._codes.shape[1] == shorter
+
+
+def test_a_window_cut_before_it_is_warm_still_gets_warm():
+    replay = opened(64, warmup=64)
+    refits(replay, trees(), 10)
+    replay.resize(8)
+    assert [i for _, i in refits(replay, trees(), 1, start=10)] == [0, 1, 2]
+
+
+def test_targets_can_be_written_in_another_code():
+    replay = opened(8, targets="recorded")
+    replay.append(*numbered(0, 11))
+    before = replay.recorded.copy()
+    replay.recode(lambda y: 10.0 * y)
+    assert_array_equal(replay.y[:, 0], 10.0 * (replay.X[:, 0] + 0.5))
+    assert_array_equal(replay.recorded, np.concatenate([-before, before], axis=2))
 
 
 # Room for more

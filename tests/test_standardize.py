@@ -127,7 +127,7 @@ def test_new_columns_start_from_nothing():
 
 def test_raw_inputs_are_the_rows_themselves_with_a_column_of_ones():
     X = np.array([[1e9, np.nan], [-3.0, 4.0]])
-    raw = Raw()
+    raw = Raw(n_features=X.shape[1])
     raw.learn(X, np.ones(2))
     raw.add_features(0)
     assert_array_equal(raw.transform(X), [[1e9, 0.0, 1.0], [-3.0, 4.0, 1.0]])

@@ -16,7 +16,7 @@ from streamboost import SGBClassifier, SGBRegressor
 from streamboost.states import same_state
 
 COLUMNS = ["a", "b", "c"]
-SMALL = {"n_estimators": 3, "max_depth": 2, "memory": 24, "refit_every": 4, "random_state": 0}
+SMALL = {"n_estimators": 3, "max_depth": 2, "memory": (12, 24), "budget": 8.0, "random_state": 0}
 
 values = st.one_of(st.none(), st.floats(-3, 3), st.integers(-2, 2))
 rows = st.dictionaries(st.sampled_from(COLUMNS), values).map(lambda row: row | {"a": row.get("a") or 1.0})

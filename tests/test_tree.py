@@ -1,3 +1,4 @@
+import copy
 from types import SimpleNamespace
 
 import naive_tree
@@ -11,27 +12,30 @@ from sklearn.tree import DecisionTreeRegressor
 
 from streamboost.binning import Bins
 from streamboost.stacks.tree import TreeStack
+from streamboost.testing import check_stack
 
-STATE = ("feature", "threshold", "missing_left", "gain", "stats")
+STATE = ("feature", "threshold", "missing_left", "gain", "stats", "level_bins", "subset", "bounds")
 
 
-def window_of(X, n_bins=64):
+def window_of(X, n_bins=64, levels=(), n_levels=1):
     bins = Bins(n_bins)
+    bins.set_categorical(levels, n_levels)
     bins.fit(X)
     return SimpleNamespace(X=X, codes=bins.encode(X), bins=bins)
 
 
-def opened(d, m=1, n_learners=1, **options):
+def opened(d, m=1, n_learners=1, levels=(), n_levels=1, seed=0, **options):
     stack = TreeStack(n_learners, **options)
-    stack.open(d, m)
+    stack.open(d, m, seed)
+    stack.set_categorical(levels, n_levels)
     return stack
 
 
-def refitted(X, target, weight=None, **options):
+def refitted(X, target, weight=None, levels=(), n_levels=1, **options):
     """A stack of one tree, refitted to these rows; and their leaves."""
-    stack = opened(X.shape[1], target.shape[1], **options)
+    stack = opened(X.shape[1], target.shape[1], levels=levels, n_levels=n_levels, **options)
     weight = np.ones(len(X)) if weight is None else weight
-    return stack, stack.refit(0, window_of(X, stack.n_bins), target, weight)
+    return stack, stack.refit(0, window_of(X, stack.n_bins, levels, n_levels), target, weight)
 
 
 def some_rows(n, d, m=1, *, missing=0.0, seed=0):
@@ -58,7 +62,7 @@ def state_of(stack):
 
 
 def same_state(stack, before):
-    return all(np.array_equal(getattr(stack, name), before[name]) for name in STATE)
+    return all(np.array_equal(getattr(stack, name), before[name], equal_nan=True) for name in STATE)
 
 
 # Growing, against a slow twin and against other people's trees
@@ -311,6 +315,444 @@ def test_a_leaf_forgets_nothing_before_its_time_nor_for_a_row_of_weight_zero():
     assert np.array_equal(never.stats, soon.stats)
 
 
+# Categories
+
+
+@st.composite
+def levels_in_a_column(draw):
+    """Few rows of few levels, some of them missing; and how they are judged."""
+    n = draw(st.integers(1, 14))
+    x = draw(arrays(float, n, elements=st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, np.nan])))
+    target = draw(arrays(float, (n, 1), elements=st.floats(-3, 3)))
+    weight = draw(arrays(float, n, elements=st.sampled_from([0.0, 0.3, 1.0, 2.0])))
+    return x, target, weight, draw(st.sampled_from([0.0, 0.1, 1.0, 10.0]))
+
+
+@given(levels_in_a_column())
+@settings(deadline=None, max_examples=300)
+def test_the_set_of_levels_on_the_left_is_the_best_of_all_sets(problem):
+    x, target, weight, l2 = problem
+    options = {"max_depth": 1, "min_samples_leaf": 1, "l2": l2, "cat_l2": 0, "n_bins": 8}
+    stack, _ = refitted(x[:, None], target, weight, levels=[0], n_levels=6, **options)
+    best = naive_tree.best_subset_gain(x, target, weight, l2)
+    assert stack.gain[0, 0] == pytest.approx(best, rel=1e-9, abs=1e-10 * np.sum(weight[:, None] * target**2))
+
+
+def test_the_set_of_levels_comes_close_to_the_best_one_for_several_outputs():
+    shares = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 8, size=120).astype(float)
+        effect = np.outer(rng.normal(size=8), rng.normal(size=4)) + 0.5 * rng.normal(size=(8, 4))
+        target, ones = effect[x.astype(int)] + 0.3 * rng.normal(size=(120, 4)), np.ones(120)
+        options = {"max_depth": 1, "min_samples_leaf": 1, "l2": 1.0, "cat_l2": 0}
+        stack, _ = refitted(x[:, None], target, levels=[0], n_levels=8, **options)
+        shares.append(stack.gain[0, 0] / naive_tree.best_subset_gain(x, target, ones, 1.0))
+    assert max(shares) <= 1 + 1e-9
+    assert np.mean(shares) > 0.99
+    assert np.quantile(shares, 0.05) > 0.95
+
+
+@given(awkward_problems(), st.sampled_from([0.0, 0.5, 10.0]), st.data())
+@settings(deadline=None, max_examples=300)
+def test_a_tree_of_levels_and_numbers_is_the_naive_tree(problem, cat_l2, data):
+    X, target, weight, options = problem
+    X, target = np.round(2 * X), target[:, :1]  # of several outputs, rounding may order equal means
+    weight[weight == 0.3] = 0.5  # sums without rounding, so that equal means are equal
+    X[X < 0] = 5.0
+    levels = data.draw(st.sets(st.integers(0, X.shape[1] - 1), min_size=1))
+    options = {**options, "cat_l2": cat_l2}
+    stack, leaf = refitted(X, target, weight, levels=sorted(levels), n_levels=6, n_bins=8, **options)
+    say = naive_tree.fit(X, target, weight, levels=levels, **options)
+    more = data.draw(arrays(float, (8, X.shape[1]), elements=st.sampled_from([0.0, 1.0, 2.0, 4.0, 5.0, np.nan])))
+    probes = np.concatenate([X, more])
+    np.testing.assert_allclose(stack.predict(probes)[:, 0], say(probes), rtol=1e-9, atol=1e-12)
+    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+
+
+def rows_of_levels(n, d=4, m=1, *, n_levels=12, missing=0.0, seed=0):
+    """Rows whose columns 1 and 3 hold levels, low ones more often; and targets that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X[:, [1, 3]] = np.floor(n_levels * rng.uniform(size=(n, 2)) ** 2)
+    effect = rng.normal(size=(2, n_levels, m))
+    target = effect[0, X[:, 1].astype(int)] + effect[1, X[:, 3].astype(int)] * (X[:, :1] > 0)
+    X[rng.uniform(size=X.shape) < missing] = np.nan
+    return X, target + 0.2 * rng.normal(size=target.shape)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_tree_of_levels_is_the_naive_tree_on_continuous_targets(m, missing, weighted):
+    X, target = rows_of_levels(120, m=m, missing=missing)
+    weight = np.random.default_rng(1).uniform(0.1, 3, size=120) if weighted else np.ones(120)
+    options = {"max_depth": 4, "min_samples_leaf": 3, "l2": 0.5, "cat_l2": 3.0}
+    stack, _ = refitted(X, target, weight, levels=[1, 3], n_levels=12, n_bins=130, **options)
+    assert np.isnan(stack.threshold).sum() > 2
+    probes, _ = rows_of_levels(60, missing=0.2, seed=5)
+    expected = naive_tree.fit(X, target, weight, levels=(1, 3), **options)(probes)
+    np.testing.assert_allclose(stack.predict(probes)[:, 0], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+def test_histogram_boosting_in_scikit_learn_splits_levels_alike(seed, missing, l2):
+    X, target = rows_of_levels(3000, n_levels=5, missing=missing, seed=seed)
+    X = np.round(4 * X) / 4  # cut between all values by both
+    target -= target.mean()  # theirs starts from the mean
+    options = {"max_depth": 3, "min_samples_leaf": 40, "l2": l2, "cat_l2": 0}
+    stack, _ = refitted(X, target, levels=[1, 3], n_levels=5, **options)
+    theirs = HistGradientBoostingRegressor(
+        learning_rate=1, max_iter=1, max_depth=3, max_leaf_nodes=None, min_samples_leaf=40, l2_regularization=l2,
+        categorical_features=[1, 3],
+    ).fit(X, target[:, 0])  # fmt: skip
+    np.testing.assert_allclose(stack.predict(X)[:, 0, 0], theirs.predict(X), atol=1e-5)  # they add up float32
+    assert np.isnan(stack.threshold).any()
+
+
+@pytest.mark.parametrize("n_bins", [2, 5, 64, 200])
+@pytest.mark.parametrize("m", [1, 2])
+def test_rows_take_the_same_way_by_their_codes_and_by_their_values(n_bins, m):
+    X, target = rows_of_levels(600, m=m, n_levels=150, missing=0.05)
+    X[::50, 1] = 170 + np.arange(12)  # levels beyond those there is room for
+    weight = np.ones(600)
+    weight[::7] = 0
+    stack, leaf = refitted(X, target, weight, levels=[1, 3], n_levels=160, n_bins=n_bins, cat_l2=0, max_depth=5)
+    assert np.isnan(stack.threshold).sum() > 2
+    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+
+
+def test_levels_go_where_their_means_send_them_whatever_their_numbers():
+    x = np.repeat(np.arange(6.0), 10)
+    target = np.where(np.isin(x, [0, 3, 4]), 1.0, -1.0)[:, None]
+    stack, _ = refitted(x[:, None], target, levels=[0], n_levels=6, max_depth=1, l2=0)
+    assert np.array_equal(stack.predict(x[:, None])[:, 0], target)
+    by_number, _ = refitted(x[:, None], target, max_depth=1, l2=0)
+    assert not np.array_equal(by_number.predict(x[:, None])[:, 0], target)
+
+
+@pytest.mark.parametrize("larger", [1.0, -1.0])
+@pytest.mark.parametrize("unseen", [2.0, 7.0, 50.0])
+def test_levels_never_seen_go_with_the_greater_weight(larger, unseen):
+    x = np.array([0.0] * 7 + [1.0] * 3)[:, None]
+    target = np.where(x == 0, larger, -larger)
+    stack, _ = refitted(x, target, levels=[0], n_levels=8, max_depth=1, min_samples_leaf=1, l2=0, cat_l2=0)
+    assert stack.predict(np.array([[unseen], [np.nan]])).ravel().tolist() == [larger, larger]
+
+
+def test_levels_never_seen_are_not_missing_where_only_the_missing_are_told_apart():
+    x = np.where(np.arange(40) % 4, np.nan, 1.0)[:, None]
+    target = np.where(np.isnan(x), 1.0, -1.0)
+    stack, _ = refitted(x, target, levels=[0], n_levels=4, l2=0, cat_l2=0)
+    assert stack.predict(np.array([[1.0], [0.0], [9.0], [np.nan]])).ravel().tolist() == [-1, -1, -1, 1]
+
+
+def test_many_levels_that_tell_nothing_are_split_on_less_the_larger_cat_l2():
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 60, size=400), rng.normal(size=400)]
+    target = (X[:, 1:] > 0) + rng.normal(size=(400, 1))
+    gains = [refitted(X, target, levels=[0], n_levels=60, cat_l2=w)[0].feature_gains()[0] for w in (0.0, 10.0, 100.0)]
+    assert gains[0] > gains[1] > gains[2]
+
+
+def test_a_tree_keeps_its_levels_when_the_bins_move_on_and_others_are_refitted():
+    X, target = rows_of_levels(300, n_levels=20)
+    stack = opened(4, n_learners=2, levels=[1, 3], n_levels=20, n_bins=6, cat_l2=0)
+    window = window_of(X, 6, [1, 3], 20)
+    stack.refit(0, window, target, np.ones(300))
+    before, bins_before = stack.predict(X), window.bins.level_bins.copy()
+    window.bins.fit(19 - X)
+    window.codes = window.bins.encode(X)
+    stack.refit(1, window, target, np.ones(300))
+    assert not np.array_equal(window.bins.level_bins, bins_before)
+    assert np.array_equal(stack.predict(X)[:, 0], before[:, 0])
+    assert (stack.predict(X)[:, 1] != 0).any()
+
+
+def test_a_column_that_turns_out_to_hold_levels_leaves_the_trees_as_they_were_until_refitted():
+    stack, X = some_stack()
+    X[:, 1] = np.arange(60) % 7
+    before, state = stack.predict(X), state_of(stack)
+    stack.set_categorical([1], 7)
+    assert np.array_equal(stack.predict(X), before)
+    assert all(np.array_equal(getattr(stack, name), state[name]) for name in ("feature", "threshold", "stats"))
+    target = np.where(np.isin(X[:, 1], [0, 3, 5]), 1.0, -1.0)[:, None] * [1.0, 2.0]
+    stack.refit(2, window_of(X, 16, [1], 7), target, np.ones(60))
+    assert (stack.feature[2, 0], stack.subset[2, 0] & 127) in [(1, 0b0101001), (1, 0b1010110)]
+    assert np.array_equal(stack.predict(X)[:, :2], before[:, :2])
+
+
+def test_room_for_more_levels_and_columns_leaves_what_trees_say_and_asking_twice_changes_nothing():
+    X, target = rows_of_levels(300, missing=0.1)
+    stack, _ = refitted(X, target, levels=[3], n_levels=12, cat_l2=0)
+    before = stack.predict(X)
+    stack.set_categorical([1], 40)
+    assert np.array_equal(stack.predict(X), before)
+    assert stack.categorical.tolist() == [3, 1]
+    assert stack.cat_at.tolist() == [-1, 1, -1, 0]
+    assert stack.level_bins.shape == (1, 2, 40)
+    held = [stack.categorical, stack.cat_at, stack.level_bins, stack.subset]
+    stack.set_categorical([1, 3], 12)
+    again = [stack.categorical, stack.cat_at, stack.level_bins, stack.subset]
+    assert all(new is old for new, old in zip(again, held, strict=True))
+
+
+def test_stacks_with_levels_grow_in_every_direction():
+    X, target = rows_of_levels(300, missing=0.1)
+    stack, _ = refitted(X, target, levels=[1, 3], n_levels=12, cat_l2=0)
+    before = stack.predict(X)
+    stack.grow(1)
+    stack.add_features(2)
+    stack.add_outputs(1)
+    wide = np.c_[X, np.arange(300) % 5, np.arange(300) % 3]
+    assert np.array_equal(stack.predict(wide)[:, :1, :1], before)
+    assert (stack.predict(wide)[:, 1:] == 0).all()
+    stack.set_categorical([5], 12)
+    answer = np.where(wide[:, 5:] == 1, 1.0, -1.0) * [1.0, 1.0]
+    stack.refit(1, window_of(wide, 64, [5, 3, 1], 12), answer, np.ones(300))  # in whatever order the bins were told
+    assert stack.feature[1, 0] == 5
+    assert np.array_equal(np.sign(stack.predict(wide)[:, 1]), answer)
+    assert np.array_equal(stack.predict(wide)[:, :1, :1], before)
+
+
+def test_arrays_for_levels_and_bounds_take_no_room_where_there_are_none():
+    stack, _ = some_stack()
+    assert stack.level_bins.size == stack.subset.size == stack.bounds.size == stack.monotone.size == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "n_levels", "message"),
+    [
+        ([3], 5, r"columns name column 3, expected numbers below 3"),
+        ([-1], 5, r"columns is \[-1\], expected the numbers of columns"),
+        ([0.5], 5, r"columns is \[0.5\], expected the numbers of columns"),
+        ([True], 5, r"columns is \[True\], expected the numbers of columns"),
+        ([1], 0, r"n_levels is 0, expected a whole number of at least 1"),
+        ([1], 2.5, r"n_levels is 2.5, expected a whole number of at least 1"),
+    ],
+)
+def test_impossible_categories_are_refused_before_anything_changes(columns, n_levels, message):
+    stack, _ = some_stack()
+    before = state_of(stack)
+    with pytest.raises(ValueError, match=message):
+        stack.set_categorical(columns, n_levels)
+    assert same_state(stack, before)
+    assert stack.categorical.tolist() == []
+
+
+@pytest.mark.parametrize(("levels", "n_levels"), [((), 1), ([0], 5), ([1], 6)])
+def test_a_window_with_other_categories_than_the_stack_is_refused(levels, n_levels):
+    stack = opened(2, levels=[1], n_levels=5)
+    with pytest.raises(ValueError, match=r"expected 5 levels of \[1\], as the stack has"):
+        stack.refit(0, window_of(np.zeros((9, 2)), 64, levels, n_levels), np.zeros((9, 1)), np.ones(9))
+
+
+# Looking at some columns only
+
+
+@pytest.mark.parametrize(
+    ("max_features", "n_columns"), [(1, 1), (3, 3), (99, 9), (0.5, 4), (0.01, 1), (1.0, 9), ("sqrt", 3)]
+)
+def test_a_refit_looks_at_so_many_columns_and_not_always_the_same(max_features, n_columns):
+    X, _ = some_rows(200, 9)
+    target = X.sum(axis=1, keepdims=True)
+    stack = opened(9, n_learners=6, max_features=max_features, min_samples_leaf=1)
+    window = window_of(X)
+    for i in range(6):
+        stack.refit(i, window, target, np.ones(200))
+    used = {frozenset(tree[tree >= 0].tolist()) for tree in stack.feature}
+    assert {len(columns) for columns in used} == {n_columns}  # a tree this deep has use for all it sees
+    assert len(used) == 1 if n_columns == 9 else len(used) > 2
+
+
+def test_a_tree_of_drawn_columns_is_the_tree_of_these_columns_alone():
+    X, target = rows_of_levels(300, d=8, missing=0.1)
+    stack, leaf = refitted(X, target, levels=[1, 3], n_levels=12, max_features=4, seed=1, cat_l2=0)
+    used = np.unique(stack.feature[stack.feature >= 0])
+    assert len(used) == 4
+    assert {1, 3} & set(used)
+    levels = np.flatnonzero(np.isin(used, [1, 3])).tolist()
+    alone, expected = refitted(X[:, used], target, levels=levels, n_levels=12, cat_l2=0)
+    assert np.array_equal(leaf, expected)
+    assert np.array_equal(stack.gain, alone.gain)
+    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+
+
+def test_the_same_seed_draws_the_same_columns_and_another_others():
+    X, target = some_rows(200, 6)
+
+    def drawn(seed):
+        stack = opened(6, n_learners=8, max_features=2, max_depth=2, seed=seed)
+        for i in range(8):
+            stack.refit(i, window_of(X), target, np.ones(200))
+        return stack.feature.tolist()
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
+
+
+def test_a_copy_goes_on_drawing_as_its_original_does():
+    X, target = some_rows(200, 6)
+    stack = opened(6, n_learners=8, max_features=2, max_depth=2)
+    for i in range(4):
+        stack.refit(i, window_of(X), target, np.ones(200))
+    twin = copy.deepcopy(stack)
+    for one in (stack, twin):
+        for i in range(4, 8):
+            one.refit(i, window_of(X), target, np.ones(200))
+    assert same_state(twin, state_of(stack))
+    assert stack.n_draws == twin.n_draws == 8
+
+
+def test_drawing_from_no_columns_is_no_trouble():
+    stack, leaf = refitted(np.empty((6, 0)), np.ones((6, 1)), max_features="sqrt")
+    assert (leaf == 0).all()
+    assert (stack.feature == -1).all()
+
+
+# Rising and falling
+
+
+@st.composite
+def signed_problems(draw):
+    n, d = draw(st.integers(2, 40)), draw(st.integers(1, 3))
+    seed = draw(st.integers(0, 10_000))
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, d)), draw(st.integers(0, 2)))
+    X[rng.uniform(size=X.shape) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
+    target = rng.normal(size=(n, 1)) + draw(st.sampled_from([-2.0, 0.0, 2.0])) * np.nan_to_num(X[:, :1])
+    weight = rng.choice([0.0, 0.5, 1.0, 2.0], size=n) if draw(st.booleans()) else np.ones(n)
+    signs = {j: draw(st.sampled_from([-1, 0, 1])) for j in range(d)}
+    options = {
+        "max_depth": draw(st.integers(1, 5)),
+        "min_samples_leaf": draw(st.integers(1, 3)),
+        "l2": draw(st.sampled_from([0.0, 1.0])),
+    }
+    return X, target, weight, signs, options
+
+
+@given(signed_problems())
+@settings(deadline=None, max_examples=200)
+def test_a_tree_with_signs_is_the_naive_tree(problem):
+    X, target, weight, signs, options = problem
+    stack, leaf = refitted(X, target, weight, monotonic_cst=signs, n_bins=60, **options)
+    say = naive_tree.fit(X, target, weight, signs=signs, **options)
+    np.testing.assert_allclose(stack.predict(X)[:, 0], say(X), rtol=1e-9, atol=1e-12)
+    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+
+
+def assert_keeps_to(signs, stack, X):
+    """No tree goes against a sign as a column runs over its values, whatever the others are."""
+    for j, sign in signs.items():
+        values = np.unique(np.r_[X[~np.isnan(X[:, j]), j], -9.0, 9.0])
+        probes = np.repeat(X, len(values), axis=0)
+        probes[:, j] = np.tile(values, len(X))
+        said = stack.predict(probes)[..., 0].reshape(len(X), len(values), -1)
+        assert (sign * np.diff(said, axis=1) >= 0).all()
+
+
+@given(signed_problems(), st.sampled_from([None, 2.0]))
+@settings(deadline=None, max_examples=200)
+def test_trees_keep_to_the_signs_when_grown_and_whatever_they_learn_then(problem, forget):
+    X, target, weight, signs, options = problem
+    stack = opened(X.shape[1], n_learners=2, monotonic_cst=signs, forget=forget, **options)
+    stack.refit(0, window_of(X), target, weight)
+    stack.refit(1, window_of(X), -target, weight)
+    assert_keeps_to(signs, stack, X)
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 100.0):
+        stack.learn(X, scale * rng.normal(size=(len(X), 2, 1)), np.ones(len(X)))
+        assert_keeps_to(signs, stack, X)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_column_is_split_with_its_sign_and_never_against_it(sign):
+    x = np.arange(50.0)[:, None]
+    along, _ = refitted(x, sign * x, monotonic_cst=[sign])
+    against, _ = refitted(x, -sign * x, monotonic_cst=[sign])
+    assert (along.feature >= 0).sum() > 3
+    assert (against.feature == -1).all()
+
+
+def test_whether_a_value_is_missing_is_free_of_signs():
+    x = np.where(np.arange(40) % 2, np.nan, np.arange(40.0))[:, None]
+    target = np.where(np.isnan(x), 1.0, -1.0)
+    for sign in (1, -1):
+        stack, _ = refitted(x, sign * target, monotonic_cst=[1], l2=0)
+        assert np.array_equal(stack.predict(x)[:, 0], sign * target)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sign_in_scikit_learn_means_the_same(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(200, 2))
+    target = np.sin(6 * X[:, :1]) + 3 * X[:, 1:]
+    target -= target.mean()
+    stack, _ = refitted(X, target, max_depth=2, l2=1, n_bins=200, monotonic_cst={0: -1, 1: 1})
+    theirs = HistGradientBoostingRegressor(
+        learning_rate=1, max_iter=1, max_depth=2, min_samples_leaf=5, l2_regularization=1.0, monotonic_cst=[-1, 1]
+    ).fit(X, target[:, 0])
+    np.testing.assert_allclose(stack.predict(X)[:, 0, 0], theirs.predict(X), atol=1e-5)
+
+
+def test_signs_and_levels_go_together():
+    X, target = rows_of_levels(400, missing=0.1)
+    target += np.sin(3 * np.nan_to_num(X[:, :1]))
+    stack, _ = refitted(X, target, levels=[1, 3], n_levels=12, monotonic_cst={0: -1}, cat_l2=0)
+    assert np.isnan(stack.threshold).any()
+    assert (stack.feature == 0).any()
+    assert_keeps_to({0: -1}, stack, X[:50])
+
+
+def test_signs_follow_the_columns_that_are_drawn():
+    X, target = some_rows(300, 4)
+    stack = opened(4, n_learners=8, max_features=2, monotonic_cst={1: 1, 3: -1})
+    for i in range(8):
+        stack.refit(i, window_of(X), target, np.ones(300))
+    assert {1, 3} <= set(stack.feature.ravel())
+    assert_keeps_to({1: 1, 3: -1}, stack, X[:50])
+
+
+def test_new_columns_and_trees_are_free_until_they_have_a_sign():
+    X, target = some_rows(200, 2)
+    stack, _ = refitted(X, target, monotonic_cst=[0, 1])
+    stack.grow(1)
+    stack.add_features(1)
+    wide = np.c_[X, np.arange(200.0)]
+    stack.refit(1, window_of(wide), np.abs(wide[:, 2:] - 100), np.ones(200))
+    assert_keeps_to({1: 1}, stack, wide[:50])
+    said = stack.predict(wide)[:, 1, 0]
+    assert said[0] > said[100] < said[199]
+
+
+def test_impossible_signs_are_refused():
+    for signs in ([2], {0: 5}, 1, "up"):
+        with pytest.raises(ValueError, match=r"monotonic_cst is .*, expected for each column -1, 0 or 1"):
+            TreeStack(monotonic_cst=signs)
+    for names in ({"a": 1}, {-1: 1}):
+        with pytest.raises(ValueError, match=r"monotonic_cst is .*, expected columns named by their numbers"):
+            TreeStack(monotonic_cst=names)
+    with pytest.raises(ValueError, match=r"monotonic_cst has shape \(2,\), expected \(3,\)"):
+        opened(3, monotonic_cst=[1, 0])
+    with pytest.raises(ValueError, match="monotonic_cst names column 3, expected numbers below 3"):
+        opened(3, monotonic_cst={3: 1})
+    with pytest.raises(ValueError, match="monotonic_cst is given for 2 outputs, expected one"):
+        opened(3, 2, monotonic_cst={1: 1})
+
+
+def test_signs_are_refused_for_levels_and_for_more_outputs_before_anything_changes():
+    stack = opened(2, monotonic_cst=[0, -1])
+    before = state_of(stack)
+    with pytest.raises(ValueError, match="columns name column 1, of which monotonic_cst says -1"):
+        stack.set_categorical([0, 1], 5)
+    with pytest.raises(ValueError, match="monotonic_cst is given for 2 outputs, expected one"):
+        stack.add_outputs(1)
+    assert same_state(stack, before)
+    assert (stack.n_outputs, stack.categorical.tolist()) == (1, [])
+
+
 # The contract of every stack
 
 
@@ -320,6 +762,10 @@ def test_marks_and_recall_are_predict_in_two_steps_also_for_the_first_learners()
     assert marks.shape == (60, 3)
     assert np.array_equal(stack.recall(marks), stack.predict(X))
     assert np.array_equal(stack.recall(marks[:, :2]), stack.predict(X)[:, :2])
+
+
+def test_a_stack_that_draws_columns_keeps_what_every_stack_promises():
+    check_stack(lambda: TreeStack(3, max_depth=2, max_features=2))
 
 
 def test_a_refit_touches_only_its_tree():
@@ -387,6 +833,15 @@ def test_new_outputs_begin_at_zero_beside_the_old_ones():
     assert (stack.predict(X)[..., 3] > 0).all()
 
 
+def test_an_output_split_in_two_says_the_opposite_and_the_same():
+    stack, X = some_stack(m=1)
+    before = stack.predict(X)
+    stack.split_output()
+    assert np.array_equal(stack.predict(X), np.concatenate([-before, before], axis=2))
+    with pytest.raises(ValueError, match="monotonic_cst is given for 2 outputs"):
+        opened(2, monotonic_cst=[1, 0]).split_output()
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -401,6 +856,11 @@ def test_new_outputs_begin_at_zero_beside_the_old_ones():
         ("forget", np.nan),
         ("n_bins", 1),
         ("n_bins", 255),
+        ("cat_l2", -1.0),
+        ("max_features", 0),
+        ("max_features", 0.0),
+        ("max_features", 1.5),
+        ("max_features", True),
     ],
 )
 def test_an_impossible_option_is_refused_by_name_and_value(option, value):

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray
+from streamboost.arrays import FloatArray, IntArray
 from streamboost.binning import Bins
 
 Marks = NDArray[np.uint16]
@@ -58,6 +58,8 @@ class Stack(ABC):
     """
 
     n_bins: int = 0
+    splits: bool = False  # whether split_output is there
+    categorical: IntArray = np.zeros(0, np.int32)  # the columns known to hold levels
 
     def __init__(self, n_learners: int) -> None:
         if not isinstance(n_learners, (int, np.integer)) or n_learners < 1:
@@ -102,6 +104,13 @@ class Stack(ABC):
     @abstractmethod
     def add_outputs(self, k: int) -> None:
         """Make room for k more outputs; every learner says 0 there until told otherwise."""
+
+    def set_categorical(self, columns: Sequence[int] | IntArray, n_levels: int) -> None:  # noqa: B027
+        """Learn that columns hold the numbers of levels; a stack that does not care takes them for numbers."""
+
+    def split_output(self) -> None:
+        """Make two outputs of one: the first says the opposite, the second the same; what a third class needs."""
+        raise TypeError(f"{type(self).__name__} cannot split its output: give it one output a class from the start.")
 
     @property
     def refittable(self) -> Sequence[int]:

@@ -64,7 +64,7 @@ class LinearStack(Stack):
 
     def _open(self, seed: int) -> None:
         p, q = self.n_features + 1, self.n_learners * self.n_outputs
-        self.inputs = Standardizer(self.n_features) if self.standardize else Raw()
+        self.inputs = Standardizer(self.n_features) if self.standardize else Raw(self.n_features)
         self._weights = np.zeros((p, q))
         if self.update == "rls":
             self._covariance = kernels.prior_covariance(self.n_features, self.ridge)
@@ -87,7 +87,9 @@ class LinearStack(Stack):
         Z = self.inputs.transform(X)
         flat = np.ascontiguousarray(targets).reshape(len(X), self._weights.shape[1])
         if self.update == "rls":
-            kernels.recursive_least_squares(Z, flat, weight, self.forget, self._weights, self._covariance)
+            kernels.recursive_least_squares(
+                Z, flat, weight, self.forget, self.inputs.count, self._weights, self._covariance
+            )
         else:
             kernels.adagrad(Z, flat, weight, self.rate, self.forget, self._weights, self._squares)
 
@@ -100,6 +102,15 @@ class LinearStack(Stack):
         """Append k outputs with weights 0."""
         self._pad((0, 0), (0, 0), (0, k))
         self.n_outputs += k
+
+    splits = True
+
+    def split_output(self) -> None:
+        """Targets of the two outputs are each other's opposite, and so are the weights that follow them."""
+        self._weights = np.stack([-self._weights, self._weights], axis=2).reshape(len(self._weights), -1)
+        if self.update == "adagrad":
+            self._squares = np.repeat(self._squares, 2, axis=1)
+        self.n_outputs = 2
 
     def add_features(self, k: int) -> None:
         """Insert k inputs with weights 0 before the intercept."""

@@ -1,4 +1,4 @@
-"""N streaming regression trees: their options, state and shapes; the loops are in ``tree_kernels``.
+"""N streaming regression trees: options, state and shapes; the loops are in ``tree_kernels`` and ``leaf_kernels``.
 
 Between refits a tree keeps its splits and its leaves learn every row; a refit grows it afresh from the
 histograms of a window of rows. Splits are remembered as raw values, so rows need no codes to be predicted.
@@ -7,14 +7,15 @@ histograms of a window of rows. Splits are remembered as raw values, so rows nee
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
-from streamboost.binning import Bins
-from streamboost.stacks import tree_kernels as kernels
+from streamboost.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
+from streamboost.stacks import leaf_kernels, tree_kernels
 from streamboost.stacks.base import Marks, Stack, Window
 
 
@@ -38,15 +39,43 @@ class TreeStack(Stack):
         The weight beyond which a leaf fades: with 20 it goes on as if it had seen the last 20 rows or so.
         By default leaves never forget, and only refits bring them up to date.
     n_bins : int, default 64
-        Among how many bins of each column a refit looks for splits, 2 to 254.
+        Among how many bins of each column a refit looks for splits, 2 to 254. Of categories at most 64
+        bins are used: one for each of the most frequent levels, and one for all others.
+    max_features : int, float or "sqrt", optional
+        Among how many columns, drawn afresh, a refit looks for splits: so many, this share of them, or the
+        square root of their number; at least one. By default among all.
+    monotonic_cst : dict or array-like of shape (d,), optional
+        For columns, by their number, whether what each tree says must rise (1), must fall (-1), or is free (0),
+        as the column rises and all others stay: for numbers, and one output, only. A booster takes steps
+        *against* what its learners say, so that for predictions that rise the trees have to fall: the
+        estimators turn the signs around for you.
+    cat_l2 : float, default 10.0
+        Added to ``l2`` where splits of categories are judged: so many more ways to part levels than numbers let
+        one of them look good by chance.
 
     Attributes
     ----------
     feature, threshold, missing_left, gain : ndarray of shape (N, 2 ** max_depth - 1)
         The splits: node p has the children 2p + 1 and 2p + 2, feature -1 is no split, a value at or below
         the threshold goes left, and the gain is what the split took off the square loss at the last refit.
+        Threshold NaN is a split of categories, see ``subset``; its gain is reckoned with ``cat_l2``.
     stats : ndarray of shape (N, 2 ** max_depth, m + 1)
         The sums of weight * target, and of weight, of each leaf.
+    categorical : ndarray of shape (n_cat,)
+        The columns that hold levels 0, 1, 2, ..., as told by :meth:`set_categorical`.
+    cat_at : ndarray of shape (d,)
+        The position of each column among the categorical ones, or -1.
+    level_bins : ndarray of shape (N, n_cat, n_levels)
+        The bin of each level, as it was when the tree was refitted.
+    subset : ndarray of shape (N, 2 ** max_depth - 1)
+        The levels that go left: those of bin b if bit b is set. Of shape (N, 0) while nothing is categorical.
+    monotone : ndarray of shape (d,)
+        The signs in ``monotonic_cst``; of shape (0,) if there are none.
+    bounds : ndarray of shape (N, 2 ** max_depth, 2)
+        What each leaf keeps to, whatever it learns, so that the signs hold between refits as well. Of shape
+        (N, 0, 2) if there are no signs.
+    n_draws : int
+        How many refits have drawn columns.
 
     Examples
     --------
@@ -68,7 +97,8 @@ class TreeStack(Stack):
     References
     ----------
     Hu et al. (2017), Gradient Boosting on Stochastic Data Streams, "Experiments": regression trees under
-    FTRL, with the depth as regulariser.
+    FTRL, with the depth as regulariser. Fisher (1958), On Grouping for Maximum Homogeneity: how categories
+    are split. The bounds are those of LightGBM's "basic" monotone constraints.
     """
 
     feature: IntArray
@@ -76,6 +106,9 @@ class TreeStack(Stack):
     missing_left: BoolArray
     gain: FloatArray
     stats: FloatArray
+    level_bins: NDArray[np.uint8]
+    subset: NDArray[np.uint64]
+    bounds: FloatArray
 
     def __init__(
         self,
@@ -86,6 +119,9 @@ class TreeStack(Stack):
         l2: float = 1.0,
         forget: float | None = None,
         n_bins: int = 64,
+        max_features: int | float | Literal["sqrt"] | None = None,
+        monotonic_cst: Mapping[int, int] | Sequence[int] | NDArray[Any] | None = None,
+        cat_l2: float = 10.0,
     ) -> None:
         super().__init__(n_learners)
         if not isinstance(max_depth, (int, np.integer)) or not 1 <= max_depth <= 15:
@@ -98,10 +134,11 @@ class TreeStack(Stack):
                 f"min_samples_leaf is {min_samples_leaf!r}, expected a whole number of at least 1. "
                 "If unsure, leave it out: the default is 5."
             )
-        if not 0 <= l2 < math.inf:
-            raise ValueError(
-                f"l2 is {l2!r}, expected a finite number of at least 0. For plain means in the leaves pass 0."
-            )
+        for name, value in (("l2", l2), ("cat_l2", cat_l2)):
+            if not 0 <= value < math.inf:
+                raise ValueError(
+                    f"{name} is {value!r}, expected a finite number of at least 0. For plain means pass 0."
+                )
         if forget is not None and not forget >= 1:
             raise ValueError(
                 f"forget is {forget!r}, expected a weight of at least 1. For leaves that never forget pass None."
@@ -109,23 +146,105 @@ class TreeStack(Stack):
         self.max_depth = int(max_depth)
         self.min_samples_leaf = int(min_samples_leaf)
         self.l2 = float(l2)
+        self.cat_l2 = float(cat_l2)
         self.forget = forget
         self.n_bins = Bins(n_bins).n_bins
+        self.max_features = _checked_share(max_features)
+        self.monotonic_cst = _checked_signs(monotonic_cst)
+        self.categorical: IntArray = np.zeros(0, np.int32)
+        self.cat_at: IntArray = np.zeros(0, np.int32)
+        self.n_levels = 0
+        self.monotone = np.zeros(0, np.int8)
 
     def _open(self, seed: int) -> None:
+        self.monotone = self._signs()
+        self.seed = seed
+        self.n_draws = 0
+        self.categorical, self.n_levels = np.zeros(0, np.int32), 0
+        self.cat_at = cat_positions(self.categorical, self.n_features)
         for name, fresh in self._fresh(self.n_learners).items():
             setattr(self, name, fresh)
 
+    def _signs(self) -> NDArray[np.int8]:
+        """Return the sign of each column (d,), or nothing if all are free."""
+        cst, d = self.monotonic_cst, self.n_features
+        if isinstance(cst, dict):
+            beyond = [j for j in cst if j >= d]
+            if beyond:
+                raise ValueError(
+                    f"monotonic_cst names column {beyond[0]}, expected numbers below {d}: there are no more columns. "
+                    "Name columns that the first rows have."
+                )
+            signs = np.zeros(d, np.int8)
+            signs[list(cst)] = list(cst.values())
+        elif cst is not None and cst.shape != (d,):
+            raise ValueError(
+                f"monotonic_cst has shape {cst.shape}, expected {(d,)}: one sign for each column. "
+                "To name only some columns pass a dict."
+            )
+        else:
+            signs = np.zeros(0, np.int8) if cst is None else cst.copy()
+        if not signs.any():
+            return np.zeros(0, np.int8)
+        if self.n_outputs != 1:
+            raise _one_output_only(self.n_outputs)
+        return signs
+
     def _fresh(self, k: int) -> dict[str, NDArray[Any]]:
         """Return the state of k trees that have seen nothing."""
-        n_leaves = 2**self.max_depth
+        n_leaves, n_cat = 2**self.max_depth, len(self.categorical)
+        bounds = np.empty((k, n_leaves if len(self.monotone) else 0, 2))
+        bounds[:] = (-np.inf, np.inf)
         return {
             "feature": np.full((k, n_leaves - 1), -1, np.int32),
             "threshold": np.full((k, n_leaves - 1), np.inf),
             "missing_left": np.ones((k, n_leaves - 1), np.bool_),
             "gain": np.zeros((k, n_leaves - 1)),
             "stats": np.zeros((k, n_leaves, self.n_outputs + 1)),
+            "level_bins": np.full((k, n_cat, self.n_levels), self.other_bin, np.uint8),
+            "subset": np.zeros((k, n_leaves - 1 if n_cat else 0), np.uint64),
+            "bounds": bounds,
         }
+
+    @property
+    def other_bin(self) -> int:
+        """The bin of all levels that have none of their own."""
+        return min(self.n_bins, LEVEL_BINS) - 1
+
+    def set_categorical(self, columns: Sequence[int] | IntArray, n_levels: int) -> None:
+        """Let columns hold levels 0, 1, 2, ..., which are split into sets, from the next refit on.
+
+        Others that were categorical before stay so, and trees keep what they have split until they are refitted.
+        The bins of the windows to come have to be told the same.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            The columns' numbers.
+        n_levels : int
+            How many levels can have a bin of their own: any further ones count among the others. Room for all
+            that may ever come, asked for at once, spares moving the arrays later.
+        """
+        joined = joined_columns(self.categorical, columns, n_levels)
+        if len(joined) and joined.max() >= self.n_features:
+            raise ValueError(
+                f"columns name column {joined.max()}, expected numbers below {self.n_features}: there are no more "
+                "columns. Call open or add_features first."
+            )
+        signed = [int(j) for j in joined if len(self.monotone) and self.monotone[j]]
+        if signed:
+            raise ValueError(
+                f"columns name column {signed[0]}, of which monotonic_cst says {self.monotone[signed[0]]}, but levels "
+                "have no order in which to rise or fall. Leave that column out of monotonic_cst."
+            )
+        more = len(joined) - len(self.categorical), max(n_levels - self.n_levels, 0)
+        if more == (0, 0) or len(joined) == 0:
+            return
+        self.level_bins = np.pad(self.level_bins, ((0, 0), (0, more[0]), (0, more[1])), constant_values=self.other_bin)
+        if len(self.categorical) == 0:
+            self.subset = np.zeros(self.feature.shape, np.uint64)
+        self.categorical, self.n_levels = joined, self.n_levels + more[1]
+        self.cat_at = cat_positions(joined, self.n_features)
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each tree says, (n, N, m)."""
@@ -140,7 +259,7 @@ class TreeStack(Stack):
                 "one for each row, learner and output. For a single output pass targets[..., None]."
             )
         forget = math.inf if self.forget is None else float(self.forget)
-        kernels.learn(self.marks(X), targets, weight, self.stats, forget)
+        leaf_kernels.learn(self.marks(X), targets, weight, self.stats, forget)
 
     def grow(self, k: int) -> None:
         """Append k trees that have seen nothing."""
@@ -151,11 +270,26 @@ class TreeStack(Stack):
     def add_features(self, k: int) -> None:
         """Make room for k more columns: the splits name columns by number, so nothing moves."""
         self.n_features += k
+        self.cat_at = cat_positions(self.categorical, self.n_features)
+        if len(self.monotone):
+            self.monotone = np.pad(self.monotone, (0, k))
 
     def add_outputs(self, k: int) -> None:
         """Make room for k more outputs, about which every leaf says 0."""
+        if len(self.monotone) and k:
+            raise _one_output_only(self.n_outputs + k)
         self.stats = np.insert(self.stats, [self.n_outputs] * k, 0.0, axis=2)
         self.n_outputs += k
+
+    splits = True
+
+    def split_output(self) -> None:
+        """Targets of the two outputs are each other's opposite, and so are the sums of them."""
+        if len(self.monotone):
+            raise _one_output_only(2)
+        sums, weight = self.stats[..., :1], self.stats[..., 1:]
+        self.stats = np.concatenate([-sums, sums, weight], axis=2)
+        self.n_outputs = 2
 
     @property
     def refittable(self) -> range:
@@ -175,18 +309,50 @@ class TreeStack(Stack):
                 f"window has bins of n_bins={window.bins.n_bins}, expected {self.n_bins}, as the stack was made "
                 f"with. Make the window with n_bins={self.n_bins}."
             )
+        theirs, ours = sorted(window.bins.categorical.tolist()), sorted(self.categorical.tolist())
+        if theirs != ours or window.bins.level_bins.shape != self.level_bins.shape[1:]:
+            raise ValueError(
+                f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {theirs}, expected "
+                f"{self.n_levels} levels of {ours}, as the stack has. Call set_categorical on both alike."
+            )
+        columns = self._drawn_columns()
         feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
         leaf = np.empty(n, np.uint16)
         # Slices are made whole: for their layout the kernel would be compiled once more, and run slower.
-        codes, target, weight = map(np.ascontiguousarray, (window.codes, target, weight))
-        kernels.grow(
-            codes, target, weight, self.n_bins, self.max_depth, self.min_samples_leaf, self.l2,
-            feature, cut, self.missing_left[i], self.gain[i], self.stats[i], leaf,
+        codes, target, weight = map(np.ascontiguousarray, (window.codes[columns], target, weight))
+        tree_kernels.grow(
+            codes, target, weight, self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2,
+            self.cat_at[columns] >= 0, self.monotone[columns] if len(self.monotone) else self.monotone,
+            feature, cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i], leaf,
         )  # fmt: skip
-        between_numbers = cut < self.n_bins - 1  # the last cut parts the numbers from the missing
-        self.threshold[i] = np.inf
-        self.threshold[i, between_numbers] = window.bins.edges[feature[between_numbers], cut[between_numbers]]
+        if not isinstance(columns, slice):
+            feature[feature >= 0] = columns[feature[feature >= 0]]
+        self._keep_splits(i, cut, window.bins)
         return leaf
+
+    def _drawn_columns(self) -> slice | IntArray:
+        """The columns the next refit looks at."""
+        d, share = self.n_features, self.max_features
+        if share is None:
+            return slice(None)
+        if share == "sqrt":
+            k = math.isqrt(d)
+        else:
+            k = share if isinstance(share, int) else int(share * d)
+        self.n_draws += 1
+        drawn = np.random.default_rng((self.seed, self.n_draws)).choice(d, min(max(k, 1), d), replace=False)
+        return np.sort(drawn)  # of equal columns the first is split on
+
+    def _keep_splits(self, i: int, cut: NDArray[np.uint8], bins: Bins) -> None:
+        """Remember the splits of tree i as raw values, and as sets of levels."""
+        feature, threshold = self.feature[i], self.threshold[i]
+        between_numbers = cut < self.n_bins - 1  # the last cut parts the numbers from the missing
+        threshold[:] = np.inf
+        threshold[between_numbers] = bins.edges[feature[between_numbers], cut[between_numbers]]
+        if len(self.categorical):
+            # NaN marks a split of levels at no cost: nothing is at or below it, and the subset decides instead.
+            threshold[(feature >= 0) & (self.cat_at[feature] >= 0)] = np.nan
+            self.level_bins[i] = bins.level_bins[bins.cat_at[self.categorical]]
 
     def marks(self, X: FloatArray) -> Marks:
         """Return the leaf of each row in each tree, (n, N)."""
@@ -195,11 +361,14 @@ class TreeStack(Stack):
                 f"X has {X.shape[1]} columns, expected {self.n_features}, as many as the stack was opened for. "
                 "Call add_features before rows that have more."
             )
-        return kernels.route(X, self.feature, self.threshold, self.missing_left, self.max_depth)
+        return leaf_kernels.route(
+            X, self.feature, self.threshold, self.missing_left, self.subset, self.level_bins, self.cat_at,
+            self.other_bin, self.max_depth,
+        )  # fmt: skip
 
     def recall(self, marks: Marks) -> FloatArray:
         """What the first k trees say of rows whose leaves are ``marks`` (n, k): (n, k, m)."""
-        return kernels.read(marks, self.stats, self.l2)
+        return leaf_kernels.read(marks, self.stats, self.bounds, self.l2)
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""
@@ -207,3 +376,42 @@ class TreeStack(Stack):
         gains = np.zeros(self.n_features)
         np.add.at(gains, self.feature[is_split], self.gain[is_split])
         return gains
+
+
+def _checked_share(max_features: object) -> Any:
+    """Return how many columns a refit looks at: a number, a share, "sqrt" or None."""
+    if max_features is None or max_features == "sqrt":
+        return max_features
+    if isinstance(max_features, (int, np.integer)) and not isinstance(max_features, bool) and max_features >= 1:
+        return int(max_features)
+    if isinstance(max_features, (float, np.floating)) and 0 < max_features <= 1:
+        return float(max_features)
+    raise ValueError(
+        f"max_features is {max_features!r}, expected a whole number of at least 1, a share above 0 and at most 1.0, "
+        "'sqrt' or None. If unsure, leave it out: then all columns are looked at."
+    )
+
+
+def _checked_signs(monotonic_cst: Any) -> dict[int, int] | NDArray[np.int8] | None:
+    """Return the signs as they can be saved: by column number, or one for each column."""
+    if monotonic_cst is None:
+        return None
+    by_number = isinstance(monotonic_cst, Mapping)
+    signs = list(monotonic_cst.values()) if by_number else np.asarray(monotonic_cst).tolist()
+    if not isinstance(signs, list) or not all(sign in (-1, 0, 1) for sign in signs):
+        raise ValueError(
+            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether the trees fall, are "
+            "free or rise with it. If unsure, leave it out."
+        )
+    if not by_number:
+        return np.array(signs, np.int8)
+    if not all(isinstance(j, (int, np.integer)) and j >= 0 for j in monotonic_cst):
+        raise ValueError(f"monotonic_cst is {monotonic_cst!r}, expected columns named by their numbers, from 0 on.")
+    return {int(j): int(sign) for j, sign in monotonic_cst.items()}
+
+
+def _one_output_only(n_outputs: int) -> ValueError:
+    return ValueError(
+        f"monotonic_cst is given for {n_outputs} outputs, expected one: of several it is not clear which should rise. "
+        "Leave it out."
+    )

@@ -1,4 +1,4 @@
-"""The loops behind :class:`streamboost.stacks.tree.TreeStack`: Numba functions on plain arrays.
+"""How :class:`streamboost.stacks.tree.TreeStack` grows a tree: Numba functions on plain arrays.
 
 A tree is a complete heap: node p has the children 2p + 1 (left) and 2p + 2 (right). A node whose feature
 is -1 sends everything left, so that a leaf is a number below 2 ** depth wherever growing stopped.
@@ -16,6 +16,8 @@ from streamboost.arrays import BoolArray, FloatArray, IntArray
 Codes = NDArray[np.uint8]
 Leaves = NDArray[np.uint16]
 Rows = NDArray[np.uint32]
+Sets = NDArray[np.uint64]
+Signs = NDArray[np.int8]
 
 
 @njit(cache=True, nogil=True)
@@ -27,22 +29,32 @@ def grow(
     depth: int,
     min_samples_leaf: int,
     l2: float,
+    cat_l2: float,
+    is_level: BoolArray,
+    monotone: Signs,
     feature: IntArray,
     cut: Codes,
+    subset: Sets,
     missing_left: BoolArray,
     gain: FloatArray,
     stats: FloatArray,
+    bounds: FloatArray,
     leaf: Leaves,
 ) -> None:
-    """Grow one regression tree under weighted square loss, and write it into the last six arrays.
+    """Grow one regression tree under weighted square loss, and write it into the last eight arrays.
 
-    ``codes`` (d, n) tell the bin of each value, ``n_bins`` where it is missing; ``target`` is (n, m).
+    ``codes`` (d, n) tell the bin of each value, ``n_bins`` where it is missing; ``target`` is (n, m). Where
+    ``is_level`` (d,) a bin is a level: these have no order, and their splits are judged with ``cat_l2`` more.
+    ``monotone`` (d,) is the sign of what more of a column must do to what the tree says, or empty; it needs m = 1.
     Of each node are told: the ``feature`` it splits on; the ``cut``, the last bin to go left, where
-    ``n_bins - 1`` parts the numbers from the missing; whether ``missing_left``; and the ``gain``, what the
-    split takes off the loss. ``leaf`` (n,) is the leaf of each row and ``stats`` (2 ** depth, m + 1) are the
-    leaves' sums. A row of weight 0 is given its leaf and otherwise counts as absent.
+    ``n_bins - 1`` parts the numbers from the missing; of levels instead the ``subset`` that goes left, bit b for
+    bin b; whether ``missing_left``; and the ``gain``, what the split takes off the loss. ``leaf`` (n,) is the leaf
+    of each row, ``stats`` (2 ** depth, m + 1) are the leaves' sums and ``bounds`` (2 ** depth, 2) what they keep
+    to. ``subset`` may be empty without levels, and ``bounds`` without signs. A row of weight 0 is given its leaf
+    and otherwise counts as absent.
     """
     feature[:], cut[:], missing_left[:], gain[:] = -1, n_bins - 1, True, 0.0
+    subset[:], bounds[:, 0], bounds[:, 1] = 0, -np.inf, np.inf
     values = _values(target, weight)  # (n, c)
     rows, n_rows = _rows_that_count(weight)  # grouped by node as the tree grows
     spare, gathered = np.empty_like(rows), np.empty_like(values)
@@ -50,42 +62,68 @@ def grow(
     hists = np.empty((depth, codes.shape[0], n_bins + 1, values.shape[1]))  # (depth, d, n_bins + 1, c)
     _fill(hists[0], codes, rows[:n_rows], values, gathered)
     highest = _highest_bins(hists[0])
+    goes_left = np.empty(n_bins + 1, np.uint8)  # by code, of the node at hand
 
     # Depth first: beside the node at hand at most one sibling a level waits, so that a histogram a level
     # is room enough. The smaller child's is filled, the larger one's is what the parent's then has left.
-    todo = np.empty((depth + 1, 5), np.int64)
-    n_todo = _note(todo, 0, 0, 0, 0, 0, n_rows)
+    todo, limits = np.empty((depth + 1, 5), np.int64), np.empty((depth + 1, 2))
+    n_todo = _note(todo, limits, 0, 0, 0, 0, 0, n_rows, -np.inf, np.inf)
     while n_todo > 0:
         n_todo -= 1
         p, level, at = todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2]
         start, stop = todo[n_todo, 3], todo[n_todo, 4]
-        j, b, left, g = -1, 0, True, 0.0
+        low, high = limits[n_todo, 0], limits[n_todo, 1]
+        j, b, levels, left, g = -1, 0, np.uint64(0), True, 0.0
         if level < depth and stop - start >= 2 * min_samples_leaf:
-            j, b, left, g = _best_cut(hists[at], highest, target.shape[1], min_samples_leaf, l2, noise)
+            j, b, levels, left, g = _best_split(
+                hists[at], highest, is_level, monotone, low, high, target.shape[1], min_samples_leaf, l2, cat_l2, noise
+            )
         if j < 0:
+            q = ((p + 1) << (depth - level)) - (1 << depth)
             for s in range(start, stop):
-                leaf[rows[s]] = ((p + 1) << (depth - level)) - (1 << depth)
+                leaf[rows[s]] = q
+            if bounds.shape[0] > 0:
+                bounds[q, 0], bounds[q, 1] = low, high
             continue
         feature[p], cut[p], missing_left[p], gain[p] = j, b, left, g
-        middle = _part(rows, start, stop, spare, codes[j], b, left, n_bins)
+        by_level = is_level[j]
+        if by_level:
+            subset[p] = levels
+        for code in range(n_bins + 1):
+            goes_left[code] = _goes_left(code, by_level, b, levels, left, n_bins)
+        middle = _part(rows, start, stop, spare, codes[j], goes_left)
         left_at, right_at = level + 1, at
         small = rows[start:middle]
         if middle - start > stop - middle:
             left_at, right_at = at, level + 1
             small = rows[middle:stop]
+        sign = monotone[j] if monotone.shape[0] > 0 and b < n_bins - 1 else 0
+        left_low, left_high, right_low, right_high = _share_bounds(hists[at, j], goes_left, sign, l2, low, high)
         if level + 1 < depth and stop - start - small.shape[0] >= 2 * min_samples_leaf:
             _fill(hists[level + 1], codes, small, values, gathered)
             _subtract(hists[at], hists[level + 1])
-        n_todo = _note(todo, n_todo, 2 * p + 1, level + 1, left_at, start, middle)
-        n_todo = _note(todo, n_todo, 2 * p + 2, level + 1, right_at, middle, stop)
-    _add_up_leaves(codes, values, n_bins, depth, feature, cut, missing_left, stats, leaf)
+        n_todo = _note(todo, limits, n_todo, 2 * p + 1, level + 1, left_at, start, middle, left_low, left_high)
+        n_todo = _note(todo, limits, n_todo, 2 * p + 2, level + 1, right_at, middle, stop, right_low, right_high)
+    _add_up_leaves(codes, values, n_bins, depth, is_level, feature, cut, subset, missing_left, stats, leaf)
 
 
 @njit(cache=True, nogil=True)
-def _note(todo: IntArray, n_todo: int, p: int, level: int, at: int, start: int, stop: int) -> int:
-    """Note a node, its histogram and its rows for later; return how many are noted."""
+def _note(
+    todo: IntArray,
+    limits: FloatArray,
+    n_todo: int,
+    p: int,
+    level: int,
+    at: int,
+    start: int,
+    stop: int,
+    low: float,
+    high: float,
+) -> int:
+    """Note a node, its histogram, its rows and its bounds for later; return how many are noted."""
     todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = p, level, at
     todo[n_todo, 3], todo[n_todo, 4] = start, stop
+    limits[n_todo, 0], limits[n_todo, 1] = low, high
     return n_todo + 1
 
 
@@ -166,19 +204,17 @@ def _subtract(hist: FloatArray, part: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _part(
-    rows: Rows, start: int, stop: int, spare: Rows, column: Codes, cut: int, missing_left: bool, n_bins: int
-) -> int:
+def _part(rows: Rows, start: int, stop: int, spare: Rows, column: Codes, goes_left: Codes) -> int:
     """Bring the rows that go left to the front of their range, each side in order; return where they end."""
     rows = rows[start:stop]
     n_left = n_right = np.uint64(0)  # unsigned: an index that need not be checked for counting from the end
     for s in range(rows.shape[0]):
         row = rows[s]
-        goes_left = np.uint64(_goes_left(column[row], cut, missing_left, n_bins))
+        is_left = np.uint64(goes_left[column[row]])
         rows[n_left] = row  # stored on both sides, kept on one: no branch to mispredict
         spare[n_right] = row
-        n_left += goes_left
-        n_right += np.uint64(1) - goes_left
+        n_left += is_left
+        n_right += np.uint64(1) - is_left
     middle = int(n_left)
     for s in range(middle, rows.shape[0]):
         rows[s] = spare[s - middle]
@@ -186,8 +222,12 @@ def _part(
 
 
 @njit(cache=True, nogil=True)
-def _goes_left(code: int, cut: int, missing_left: bool, n_bins: int) -> int:
-    return int((code <= cut) | (missing_left & (code == n_bins)))
+def _goes_left(code: int, is_level: bool, cut: int, levels: np.uint64, missing_left: bool, n_bins: int) -> bool:
+    if code == n_bins:
+        return missing_left
+    if is_level:
+        return bool((levels >> np.uint64(code)) & np.uint64(1))  # all unsigned: mixed, they would become floats
+    return code <= cut
 
 
 @njit(cache=True, nogil=True)
@@ -203,36 +243,138 @@ def _highest_bins(hist: FloatArray) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
-def _best_cut(
-    hist: FloatArray, highest: IntArray, m: int, min_samples_leaf: int, l2: float, noise: float
-) -> tuple[int, int, bool, float]:
-    """Return the feature, the cut, whether missing goes left, and the gain of a node's best split.
+def _best_split(
+    hist: FloatArray,
+    highest: IntArray,
+    is_level: BoolArray,
+    monotone: Signs,
+    low: float,
+    high: float,
+    m: int,
+    min_samples_leaf: int,
+    l2: float,
+    cat_l2: float,
+    noise: float,
+) -> tuple[int, int, np.uint64, bool, float]:
+    """Return the feature, the cut, the levels on the left, whether missing goes left, and the gain of the best split.
 
     Feature -1: nothing gains. Ties go to the first feature, and there to the first candidate (:func:`_pick`).
-    Where the node has seen no missing value, it will go with the greater weight.
+    Where the node has seen no missing value, it will go with the greater weight, and so will levels not seen.
     """
     d, n_bins, c = hist.shape[0], hist.shape[1] - 1, hist.shape[2]
-    feature, cut, missing_left, gain = -1, 0, True, 0.0
+    feature, cut, levels, missing_left, gain = -1, 0, np.uint64(0), True, 0.0
     total, parent = _total(hist, m, l2)
+    if monotone.shape[0] > 0:
+        parent = _bounded_score(total[0], total[m] + l2, low, high)
     nothing = np.zeros(c)
     left = np.empty((c, n_bins))  # the sums over all bins up to this one
     scores = np.empty((3, n_bins))  # with the missing on the right, and on the left; and room to reckon
+    room = n_bins if np.any(is_level) else 0
+    ordered, order = np.empty((room, c)), np.empty(room, np.int64)
     for j in range(d):
-        n, missing = highest[j] + 1, hist[j, n_bins]
+        n, missing, penalty = highest[j] + 1, hist[j, n_bins], l2
         n_missing = missing[c - 1]
-        _running_sums(hist[j], n, left)
-        _score(left, nothing, total, n, m, min_samples_leaf, l2, scores[0], scores[2])
-        if n_missing > 0.0:
-            _score(left, missing, total, n, m, min_samples_leaf, l2, scores[1], scores[2])
+        if is_level[j]:
+            n, penalty = _sort_levels(hist[j], n, m, order, ordered), l2 + cat_l2
+            _running_sums(ordered, n, left)
+        else:
+            _running_sums(hist[j], n, left)
+        if monotone.shape[0] > 0:
+            sign = monotone[j]
+            _score_bounded(left, nothing, total, n, min_samples_leaf, penalty, low, high, sign, scores[0])
+            _score_bounded(left, missing, total, n, min_samples_leaf, penalty, low, high, sign, scores[1])
+        else:
+            _score(left, nothing, total, n, m, min_samples_leaf, penalty, scores[0], scores[2])
+            if n_missing > 0.0:
+                _score(left, missing, total, n, m, min_samples_leaf, penalty, scores[1], scores[2])
         n_numbers = total[c - 1] - n_missing
         b, side, g = _pick(left[c - 1, :n], n_numbers, n_missing, scores, parent, gain, noise)
         if b >= 0:
             feature, gain = j, g
-            cut = n_bins - 1 if left[c - 1, b] == n_numbers else b
-            missing_left = side == 1
-            if n_missing == 0.0:
-                missing_left = left[m, b] >= (1.0 - 1e-10) * (total[m] - left[m, b])
-    return feature, cut, missing_left, gain
+            on_left = left[m, b] + (missing[m] if side == 1 else 0.0)
+            left_is_larger = on_left >= (1.0 - 1e-10) * (total[m] - on_left)
+            missing_left = left_is_larger if n_missing == 0.0 else side == 1
+            parts_missing = left[c - 1, b] == n_numbers
+            cut = n_bins - 1 if parts_missing or is_level[j] else b
+            if is_level[j]:
+                levels = _left_levels(order, b + 1, n, left_is_larger or parts_missing)
+    return feature, cut, levels, missing_left, gain
+
+
+@njit(cache=True, nogil=True)
+def _sort_levels(bins: FloatArray, n_bins: int, m: int, order: IntArray, ordered: FloatArray) -> int:
+    """Write the levels seen into ``order``, and their sums into ``ordered``, by their mean; return how many there are.
+
+    The best subset is then one of the first so many (Fisher 1958; with l2 too, as the score is convex in the sums
+    of a side). Of several outputs the means are seen along the direction in which they differ most (Coppersmith,
+    Hong and Hosking 1999).
+    """
+    c, n = bins.shape[1], 0
+    for b in range(n_bins):
+        if bins[b, c - 1] > 0.0:
+            order[n] = b
+            n += 1
+    along = _along_main_direction(bins, order[:n], m)
+    for s in range(1, n):  # by insertion, so that equal means stay in the order of their bins
+        b, here, t = order[s], along[s], s
+        while t > 0 and along[t - 1] > here:
+            order[t], along[t] = order[t - 1], along[t - 1]
+            t -= 1
+        order[t], along[t] = b, here
+    for t in range(n):
+        for k in range(c):
+            ordered[t, k] = bins[order[t], k]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _along_main_direction(bins: FloatArray, order: IntArray, m: int) -> FloatArray:
+    """Return how far each level's mean lies along the direction in which these means differ most."""
+    n = order.shape[0]
+    means, weight, along = np.empty((n, m)), np.empty(n), np.empty(n)
+    if n == 0:  # all of them missing
+        return along
+    for t in range(n):
+        weight[t] = bins[order[t], m]
+        for k in range(m):
+            means[t, k] = bins[order[t], k] / weight[t]
+    if m == 1:
+        return means[:, 0].copy()
+    direction, longest = np.zeros(m), -1.0
+    for k in range(m):
+        center, spread = np.sum(weight * means[:, k]) / np.sum(weight), 0.0
+        for t in range(n):
+            means[t, k] -= center
+            spread += weight[t] * means[t, k] * means[t, k]
+        if spread > longest:
+            longest = spread
+            direction[:] = 0.0
+            direction[k] = 1.0
+    for _ in range(4):  # power steps from the best single output: enough to come within a percent of the best order
+        for t in range(n):
+            along[t] = 0.0
+            for k in range(m):
+                along[t] += means[t, k] * direction[k]
+        direction[:] = 0.0
+        for t in range(n):
+            for k in range(m):
+                direction[k] += weight[t] * along[t] * means[t, k]
+        length = np.max(np.abs(direction))
+        direction /= length if length > 0.0 else 1.0
+    for t in range(n):
+        along[t] = 0.0
+        for k in range(m):
+            along[t] += means[t, k] * direction[k]
+    return along
+
+
+@njit(cache=True, nogil=True)
+def _left_levels(order: IntArray, n_left: int, n: int, takes_unseen: bool) -> np.uint64:
+    """Return the first ``n_left`` of n ordered levels as bits; and those not among the n, if it ``takes_unseen``."""
+    bits, one = np.uint64(0), np.uint64(1)
+    for t in range(n_left, n) if takes_unseen else range(n_left):
+        bits |= one << np.uint64(order[t])
+    return ~bits if takes_unseen else bits
 
 
 @njit(cache=True, nogil=True)
@@ -270,7 +412,7 @@ def _score(
     score: FloatArray,
     right: FloatArray,
 ) -> None:
-    """Score the first n cuts where also the ``missing`` go left; -1 where a side has too few rows.
+    """Score the first n cuts where also the ``missing`` go left; -inf where a side has too few rows.
 
     The score is the sum of squared sums / (weight + l2) over both sides: what a split adds to it is its gain.
     """
@@ -288,7 +430,65 @@ def _score(
         n_right, w_right = total[last] - n_left, total[m] - w_left + l2
         w_left += l2
         both = score[b] / (w_left if w_left > 0.0 else 1.0) + right[b] / (w_right if w_right > 0.0 else 1.0)
-        score[b] = both if (n_left >= min_samples_leaf) & (n_right >= min_samples_leaf) else -1.0
+        score[b] = both if (n_left >= min_samples_leaf) & (n_right >= min_samples_leaf) else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def _score_bounded(
+    left: FloatArray,
+    missing: FloatArray,
+    total: FloatArray,
+    n: int,
+    min_samples_leaf: int,
+    l2: float,
+    low: float,
+    high: float,
+    sign: int,
+    score: FloatArray,
+) -> None:
+    """As :func:`_score`, of one output, where both sides keep to bounds and must not go against ``sign``."""
+    last = left.shape[0] - 1
+    for b in range(n):
+        here, w_left, n_left = left[0, b] + missing[0], left[1, b] + missing[1], left[last, b] + missing[last]
+        there, w_right, n_right = total[0] - here, total[1] - w_left + l2, total[last] - n_left
+        w_left += l2
+        rise = _bounded(there, w_right, low, high) - _bounded(here, w_left, low, high)
+        parts_numbers = left[last, b] < left[last, n - 1]  # what the missing get is free
+        score[b] = -np.inf
+        if n_left >= min_samples_leaf and n_right >= min_samples_leaf and not (parts_numbers and sign * rise < 0.0):
+            score[b] = _bounded_score(here, w_left, low, high) + _bounded_score(there, w_right, low, high)
+
+
+@njit(cache=True, nogil=True)
+def _bounded(total: float, weight: float, low: float, high: float) -> float:
+    """Return what a leaf of these sums says, ``l2`` being part of the weight."""
+    said = total / weight if weight > 0.0 else 0.0
+    return min(max(said, low), high)
+
+
+@njit(cache=True, nogil=True)
+def _bounded_score(total: float, weight: float, low: float, high: float) -> float:
+    """Return what such a leaf takes off the loss: total ** 2 / weight within its bounds, less at one of them."""
+    said = _bounded(total, weight, low, high)
+    return said * (2.0 * total - weight * said)
+
+
+@njit(cache=True, nogil=True)
+def _share_bounds(
+    bins: FloatArray, goes_left: Codes, sign: int, l2: float, low: float, high: float
+) -> tuple[float, float, float, float]:
+    """Return the bounds of both sides of a split: where a ``sign`` asks for it, they part midway between the two."""
+    if sign == 0:
+        return low, high, low, high
+    here = there = 0.0
+    w_left = w_right = l2
+    for b in range(bins.shape[0]):
+        if goes_left[b]:
+            here, w_left = here + bins[b, 0], w_left + bins[b, 1]
+        else:
+            there, w_right = there + bins[b, 0], w_right + bins[b, 1]
+    midway = 0.5 * _bounded(here, w_left, low, high) + 0.5 * _bounded(there, w_right, low, high)
+    return (low, midway, midway, high) if sign > 0 else (midway, high, low, midway)
 
 
 @njit(cache=True, nogil=True)
@@ -327,8 +527,10 @@ def _add_up_leaves(
     values: FloatArray,
     n_bins: int,
     depth: int,
+    is_level: BoolArray,
     feature: IntArray,
     cut: Codes,
+    subset: Sets,
     missing_left: BoolArray,
     stats: FloatArray,
     leaf: Leaves,
@@ -340,59 +542,10 @@ def _add_up_leaves(
         if values[s, m] == 0.0:
             p, level = 0, 0
             while level < depth and feature[p] >= 0:
-                p = 2 * p + 2 - _goes_left(codes[feature[p], s], cut[p], missing_left[p], n_bins)
+                j = feature[p]
+                levels = subset[p] if is_level[j] else np.uint64(0)
+                p = 2 * p + 2 - int(_goes_left(codes[j, s], is_level[j], cut[p], levels, missing_left[p], n_bins))
                 level += 1
             leaf[s] = ((p + 1) << (depth - level)) - (1 << depth)
         for k in range(m + 1):
             stats[leaf[s], k] += values[s, k]
-
-
-@njit(cache=True, nogil=True)
-def route(X: FloatArray, feature: IntArray, threshold: FloatArray, missing_left: BoolArray, depth: int) -> Leaves:
-    """Return the leaf (n, N) of each row (n, d) in each tree; a value at or below the threshold goes left."""
-    n, d = X.shape
-    n_trees = feature.shape[0]
-    leaf = np.zeros((n, n_trees), np.uint16)
-    for s in range(n):
-        row, at = X[s], leaf[s]
-        for level in range(depth if d > 0 else 0):
-            first = (1 << level) - 1
-            for i in range(n_trees):  # all trees a level down: steps that neither wait for one another nor branch
-                p = first + int(at[i])
-                j = feature[i, p]
-                x = row[max(j, 0)]
-                goes_left = (j < 0) | (x <= threshold[i, p]) | (missing_left[i, p] & (x != x))
-                at[i] = 2 * int(at[i]) + 1 - int(goes_left)
-    return leaf
-
-
-@njit(cache=True, nogil=True)
-def read(leaf: Leaves, stats: FloatArray, l2: float) -> FloatArray:
-    """Return what the leaves (n, k) of the first k trees say, (n, k, m)."""
-    n, n_trees = leaf.shape
-    m = stats.shape[2] - 1
-    said = np.zeros((n, n_trees, m))
-    for s in range(n):
-        for i in range(n_trees):
-            at = stats[i, leaf[s, i]]
-            weight = at[m] + l2
-            if weight > 0.0:
-                for k in range(m):
-                    said[s, i, k] = at[k] / weight
-    return said
-
-
-@njit(cache=True, nogil=True)
-def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
-    """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
-    m = targets.shape[2]
-    for s in range(leaf.shape[0]):
-        if weight[s] == 0.0:
-            continue
-        for i in range(leaf.shape[1]):
-            at = stats[i, leaf[s, i]]
-            if at[m] >= forget:
-                at *= (forget - 1.0) / at[m]
-            for k in range(m):
-                at[k] += weight[s] * targets[s, i, k]
-            at[m] += weight[s]

@@ -1,0 +1,1 @@
+"""How streamboost does beside other learners; the commands are in the files' first lines."""

@@ -1,0 +1,153 @@
+"""What each ingredient of the default is worth: its error where one thing is left out or changed, over that with it.
+
+    python -m benchmarks.bench_ablation [--quick] [--streams NAME ...] [--variants NAME ...] [--jobs N]
+
+Streams and measures are those of ``benchmarks.run``. Above 1 a change makes things worse. The last line tells what it
+costs: CPU time over that of the default (recorded targets and chunks leave the compiled loop, so theirs is another).
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks import streams
+from benchmarks.bench_accuracy import error, keep, parser_of
+from benchmarks.peers import Streamboost
+from benchmarks.report import figure, table
+from streamboost import recipes
+from streamboost.committee import Committee
+from streamboost.replay import Replay
+
+Change = Callable[[Committee], Committee]
+
+
+class Variant(NamedTuple):
+    """The default but for some arguments of the estimator, or for a change to its committee before the first row."""
+
+    settings: dict[str, Any] | None = None
+    change: Change = lambda committee: committee
+    chunk: int = Streamboost.chunk
+
+
+def without(memory: int) -> Change:
+    """Leave a booster out; the others stay what they are, which a shorter ``memory=`` would not promise."""
+    return lambda committee: Committee([b for b in committee.boosters if b.replay.window != memory])
+
+
+def hedge(**settings: Any) -> Change:
+    return lambda committee: Committee(committee.boosters, **settings)
+
+
+def without_succession(committee: Committee) -> Committee:
+    committee.succession = None
+    return committee
+
+
+def record_targets(committee: Committee) -> Committee:
+    for booster in committee.boosters:
+        old = booster.replay
+        booster.replay = Replay(old.window, refit_every=old.refit_every, targets="recorded", soonest=old.soonest)
+    return committee
+
+
+DEFAULT = "default"
+TINY = 1e-12  # an error of 0 counts as this in a ratio
+VARIANTS = {
+    DEFAULT: Variant(),
+    "one memory": Variant({"memory": 16384}),
+    "one memory, last sum": Variant({"memory": 16384, "readout": "last"}),
+    "without 256": Variant(change=without(256)),
+    "without 1,024": Variant(change=without(1024)),
+    "without 4,096": Variant(change=without(4096)),
+    "without 16,384": Variant(change=without(16384)),
+    "one half-life, 100": Variant(change=hedge(half_lives=(100.0,))),
+    "no vote for the bases": Variant(change=hedge(steps=())),
+    "votes after 0, 3, 10": Variant(change=hedge(steps=(0, 3, 10))),
+    "no succession": Variant(change=without_succession),
+    "constant base": Variant({"base": "constant"}),
+    "budget 0.5": Variant({"budget": 0.5}),
+    "budget 2": Variant({"budget": 2.0}),
+    "budget 4": Variant({"budget": 4.0}),
+    "half the columns": Variant({"max_features": 0.5}),
+    "recorded targets": Variant(change=record_targets),
+    "chunks of 16": Variant({"semantics": "minibatch"}, chunk=16),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = parser_of("bench_ablation", __doc__)
+    parser.add_argument("--streams", nargs="+", metavar="NAME", choices=streams.NAMES, default=list(streams.NAMES))
+    parser.add_argument("--variants", nargs="+", metavar="NAME", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time; above 1 the CPU times mean little")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.streams, options.rows = ["friedman", "electricity"], min(options.rows, 500)
+    options.variants = [DEFAULT, *(name for name in options.variants if name != DEFAULT)]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    pool = nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"))
+    with Progress(console=Console(stderr=True)) as progress, pool as workers:
+        for name in progress.track(options.streams, description="streams"):
+            try:
+                streams.load(name, options.rows, options.seed)
+            except (streams.MissingData, ModuleNotFoundError) as absence:
+                progress.console.print(f"left out: {absence}", highlight=False, markup=False)
+                continue
+            jobs = [(name, options.rows, options.seed, variant) for variant in options.variants]
+            runs = progress.track((workers.map if workers else map)(run, jobs), len(jobs), description=name)
+            found[name] = dict(zip(options.variants, runs, strict=True))
+            keep(options, "ablation", found)
+    if found:
+        print(markdown(found, options.variants))
+    return 0 if found else 1
+
+
+def run(job: tuple[str, int, int, str]) -> dict[str, float]:
+    """The error of a variant on a stream, and its CPU seconds."""
+    name, rows, seed, variant = job
+    stream, (settings, change, chunk) = streams.load(name, rows, seed), VARIANTS[variant]
+    with changed(change):
+        learner = Streamboost(stream, seed, settings or {})
+        started = time.process_time()
+        parts = [slice(start, start + chunk) for start in range(0, len(stream.y), chunk)]
+        said = np.concatenate([learner.learn(stream.X[part], stream.y[part]) for part in parts])
+    return {"error": error(said, stream.y), "cpu_s": time.process_time() - started}
+
+
+@contextmanager
+def changed(change: Change) -> Iterator[None]:
+    """Let every new committee go through a change."""
+    make = recipes.make_committee
+    recipes.make_committee = lambda *arguments, **named: change(make(*arguments, **named))
+    try:
+        yield
+    finally:
+        recipes.make_committee = make
+
+
+def markdown(found: dict[str, dict[str, dict[str, float]]], variants: list[str]) -> str:
+    def ratios(variant: str, what: str) -> list[float]:
+        return [max(runs[variant][what], TINY) / max(runs[DEFAULT][what], TINY) for runs in found.values()]
+
+    columns = [ratios(variant, "error") for variant in variants[1:]]
+    errors = [figure(runs[DEFAULT]["error"]) for runs in found.values()]
+    lines = zip(found, errors, *([f"{value:.3f}" for value in column] for column in columns), strict=True)
+    means = [f"{statistics.geometric_mean(column):.3f}" for column in columns]
+    costs = [f"{statistics.geometric_mean(ratios(variant, 'cpu_s')):.2f}" for variant in variants[1:]]
+    rows = [*map(list, lines), ["geometric mean", "–", *means], ["CPU time", "–", *costs]]
+    return table(["stream", "error of the default", *variants[1:]], rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

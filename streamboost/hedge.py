@@ -1,0 +1,179 @@
+"""The hedge: prediction with expert advice over the partial sums of several boosters.
+
+Every booster offers experts: its base alone, its whole sum, partial sums in between. Which of them to believe is
+learned from what each would have lost on the latest rows, by exponential weights of discounted losses. How fast to
+forget is itself a matter of the stream, so there are several *voters*, each with a half-life of its own, and a *chair*
+that weighs the voters in the same manner. Experts (E, m) flow in, one prediction (m,) flows out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from streamboost.arrays import FloatArray, IntArray
+from streamboost.losses import Loss
+
+HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
+CHAIR_HALF_LIFE = 200.0
+# What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
+# 0.0001 does, and half a point if its class is wrong.
+LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)
+FAR_OFF = 2.0  # the same for the hinge, which is no likelihood
+CAUTION = 4.0  # voters listen to the likelihood of real targets at this temperature: at 1 they trust one expert alone
+
+
+class Expert(NamedTuple):
+    """A partial sum: after ``step`` learners of a booster."""
+
+    booster: int
+    step: int
+
+
+class Hedge:
+    """Exponential weights over experts, at several half-lives at once.
+
+    For real targets a loss counts in units of what the best expert loses on a row: the weights are then those of Bayes'
+    rule, tempered, under a normal distribution (square loss) or a Laplace distribution (absolute loss) as wide as the
+    best expert's errors. For classes see :meth:`stakes`.
+
+    Parameters
+    ----------
+    experts : sequence of (booster, step)
+    half_lives : sequence of float
+        After how many rows a loss counts half, for each voter.
+    chair_half_life : float
+        The same for the chair.
+
+    Attributes
+    ----------
+    voices : ndarray of shape (E,)
+        The weight of each expert in the vote; they sum to 1.
+
+    Examples
+    --------
+    >>> from streamboost.losses import Squared
+    >>> hedge = Hedge([(0, 0), (0, 1)])
+    >>> hedge.open(Squared())
+    >>> for _ in range(50):
+    ...     lost = hedge.learn(np.array([[0.1], [3.0]]), np.array([0.0]), Squared())
+    >>> bool(hedge.voices[0] > 0.99)
+    True
+
+    References
+    ----------
+    Freund and Schapire (1997), A decision-theoretic generalization of on-line learning; Herbster and Warmuth (1998),
+    Tracking the best expert; van Erven et al. (2011), Adaptive hedge, on learning how fast to learn.
+    """
+
+    def __init__(
+        self,
+        experts: Sequence[tuple[int, int]],
+        half_lives: Sequence[float] = HALF_LIVES,
+        chair_half_life: float = CHAIR_HALF_LIFE,
+    ) -> None:
+        rates = np.array([*half_lives, chair_half_life], dtype=float)
+        if len(rates) < 2 or not (rates > 0).all():
+            raise ValueError(
+                f"half_lives is {half_lives!r} and chair_half_life {chair_half_life!r}, expected numbers of rows "
+                "above 0, at least one of each. If unsure, leave them out."
+            )
+        self.experts: IntArray = np.array(experts, dtype=np.int64).reshape(-1, 2)
+        self.decays = 0.5 ** (1.0 / rates)  # (V + 1,), the chair's last
+        n, width = len(self.experts), max(len(self.experts), len(half_lives))
+        self.tempering = np.zeros(2)  # of the voters and of the chair; 0: losses are taken as they are
+        self.seen = np.zeros(len(rates))  # the discounted number of rows
+        self.losses = np.zeros(
+            (len(rates), width)
+        )  # what each expert has lost, for each voter; each voter, for the chair
+        self.trust = np.zeros((len(rates), width))
+        self.trust[:-1, :n] = 1.0 / max(n, 1)
+        self.trust[-1, : len(half_lives)] = 1.0 / len(half_lives)
+        self.voices = np.full(n, 1.0 / max(n, 1))
+
+    def open(self, loss: Loss) -> None:
+        """Take the loss's own way of turning a loss into a likelihood."""
+        if loss.tempering:
+            self.tempering[:] = np.array([CAUTION, 1.0]) * (loss.tempering / loss.n_outputs)
+
+    @property
+    def arrays(self) -> tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """What the compiled loop works on."""
+        return self.experts, self.decays, self.tempering, self.seen, self.losses, self.trust, self.voices
+
+    def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
+        """Take in new experts, each trusted as its twin among those known is."""
+        n, k = len(self.experts), len(experts)
+        width = max(n + k, self.losses.shape[1])
+        self.experts = np.concatenate([self.experts, np.array(experts, dtype=np.int64).reshape(-1, 2)])
+        self.losses = np.pad(self.losses, ((0, 0), (0, width - self.losses.shape[1])))
+        self.losses[:-1, n : n + k] = self.losses[:-1, list(twins)]
+        self._reweigh()
+
+    def leave(self, booster: int, successor: int | None = None) -> None:
+        """Let the experts of a booster go; those of a successor, if any, take their places."""
+        if successor is None:
+            kept = [e for e, (b, _) in enumerate(self.experts) if b != booster]
+        else:
+            heirs = iter([e for e, (b, _) in enumerate(self.experts) if b == successor])
+            kept = [next(heirs) if b == booster else e for e, (b, _) in enumerate(self.experts) if b != successor]
+        self.losses[:-1, : len(kept)] = self.losses[:-1, kept]
+        self.losses[:-1, len(kept) :] = 0.0
+        self.experts = self.experts[kept]
+        self.experts[self.experts[:, 0] == successor, 0] = booster
+        self._reweigh()
+
+    def _reweigh(self) -> None:
+        """Work out everybody's weight from what they have lost."""
+        n_voters, n = len(self.decays) - 1, len(self.experts)
+        self.trust = np.zeros_like(self.losses)
+        for v in range(n_voters):
+            self._weigh(v, n, self.tempering[0])
+        self._weigh(n_voters, n_voters, self.tempering[1])
+        self.voices = self.trust[-1, :n_voters] @ self.trust[:-1, :n]
+
+    def mix(self, scores: FloatArray, loss: Loss) -> FloatArray:
+        """The vote: scores (..., E, m) to one score (..., m), mixed as predictions."""
+        return loss.link.score(np.einsum("e,...em->...m", self.voices, loss.link.predict(scores)))
+
+    def learn(self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0) -> FloatArray | None:
+        """Take in what each expert said of a row, (E, m), and its target (k,); return what each lost, if it counts."""
+        if weight <= 0:
+            return None
+        n_voters, n = len(self.decays) - 1, len(self.experts)
+        predictions = loss.link.predict(scores)  # (E, m)
+        votes = loss.link.score(self.trust[:-1, :n] @ predictions)  # (V, m)
+        fade = self.decays**weight
+        self.seen[:] = fade * self.seen + weight
+        self.losses *= fade[:, None]
+        lost = stakes(scores, y, loss)
+        self.losses[:-1, :n] += weight * lost
+        self.losses[-1, :n_voters] += weight * stakes(votes, y, loss)
+        self._reweigh()
+        return lost
+
+    def _weigh(self, v: int, n: int, tempering: float) -> None:
+        losses = self.losses[v, :n]
+        best = losses.min(initial=math.inf)
+        seen = self.seen[v] if self.seen[v] > 0 else 1.0
+        temperature = max(tempering * best / seen, np.finfo(float).tiny) if tempering > 0 else 1.0
+        with np.errstate(over="ignore"):  # beside a perfect expert the others' odds are 0
+            odds = np.exp(-(losses - best) / temperature)
+        self.trust[v, :n] = odds / odds.sum()
+
+
+def stakes(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
+    """What experts (E, m) lose on a row (k,): the loss, and for classes a little of it and more if the class is wrong.
+
+    Weights by log loss alone find the best probabilities, weights by errors the best labels; a little of the first
+    settles what the second leaves open.
+    """
+    lost = loss.value(scores, y)
+    wrong = loss.wrong(scores, y)
+    if wrong is None:
+        return lost
+    most = SURPRISE if loss.tempering == 0 else FAR_OFF
+    return LOG_SHARE * np.minimum(lost, most * loss.n_targets) + WRONG_SHARE * wrong

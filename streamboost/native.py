@@ -1,0 +1,367 @@
+"""The native path beside the plain one: boosters of trees under built-in losses, learned in one compiled loop.
+
+A booster keeps its own arrays, under its own names; :class:`Arena` lays those of several boosters end to end and
+leaves each with views of its part, so that the loop of :mod:`streamboost.row_kernels` takes a few dozen arrays however
+many boosters there are. Whenever a booster has replaced an array (it grew, it was loaded), the arena is laid out anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamboost import linear_kernels, losses
+from streamboost import row_kernels as kernels
+from streamboost.arrays import FloatArray
+from streamboost.bases import Constant, Linear
+from streamboost.descents import Descent, GradientDescent, ResidualProjection
+from streamboost.hedge import Hedge
+from streamboost.losses import Loss, Scale
+from streamboost.stacks.tree import TreeStack
+
+if TYPE_CHECKING:
+    from streamboost.boosting import Booster
+
+LOSSES: dict[type[Loss], int] = {
+    losses.Squared: kernels.SQUARED,
+    losses.Absolute: kernels.ABSOLUTE,
+    losses.Quantile: kernels.QUANTILE,
+    losses.Huber: kernels.HUBER,
+    losses.Poisson: kernels.POISSON,
+    losses.Logistic: kernels.LOGISTIC,
+    losses.Hinge: kernels.HINGE,
+    losses.Softmax: kernels.SOFTMAX,
+}
+NO_HEDGE = Hedge([]).arrays
+NO_DUEL = np.full(6, -1.0)
+READOUTS = {"last": kernels.READ_LAST, "mean": kernels.READ_MEAN, "hedge": kernels.READ_HEDGE}
+
+
+def suits(booster: Booster) -> bool:
+    """Whether the compiled loop knows everything this booster is made of."""
+    replay = booster.replay
+    return (
+        type(booster.stack) is TreeStack
+        and type(booster.loss) in LOSSES
+        and _knows_descent(booster.descent)
+        and type(booster.base) in (Linear, Constant)
+        and replay is not None
+        and replay.window is not None
+        and (replay.targets, replay.learners) == ("fresh", "next")
+        and booster.past is None
+        and booster.semantics == "sequential"
+    )
+
+
+def suit(boosters: Sequence[Booster]) -> bool:
+    """Whether the compiled loop knows all of them, and can take them together."""
+    first = boosters[0]
+    return all(
+        suits(booster)
+        and type(booster.descent) is type(first.descent)
+        and booster.descent.readout == first.descent.readout
+        and booster.stack.n_bins == first.stack.n_bins
+        and booster.n_rows == first.n_rows
+        for booster in boosters
+    )
+
+
+def _knows_descent(descent: Descent) -> bool:
+    if type(descent) is GradientDescent:
+        return not descent.adaptive
+    return type(descent) is ResidualProjection and descent.domain is None
+
+
+def rule(booster: Booster) -> kernels.Rule:
+    """Loss and descent as the kernels know them: the loss's number, its one option, its ridge; the descent's number."""
+    loss = booster.loss
+    option = getattr(loss, "tau", getattr(loss, "delta", 0.0))
+    descent = kernels.DESCENT if isinstance(booster.descent, GradientDescent) else kernels.RESIDUAL
+    return LOSSES[type(loss)], float(option), loss.l2, descent
+
+
+def fresh_target(booster: Booster, i: int) -> FloatArray:
+    """What learner i should say of the remembered rows, (n, m): ``Booster._fresh_target`` in one loop."""
+    replay, base, stack = booster.replay, booster.base, booster.stack
+    assert replay is not None
+    assert replay.marks is not None
+    assert isinstance(stack, TreeStack)
+    target = np.empty((replay.fill, stack.n_outputs))
+    kernels.fresh_target(
+        rule(booster),
+        replay.X,
+        replay.y,
+        _line(base, stack),
+        stack.cat_at,
+        booster.eta,
+        stack.stats,
+        stack.bounds,
+        stack.l2,
+        replay.marks,
+        i,
+        target,
+    )
+    return target
+
+
+def _line(base: Any, stack: TreeStack) -> kernels.Line:
+    """A base as a line: the moments of its inputs, and its weights."""
+    if isinstance(base, Linear):
+        return base.inputs.count, base.inputs.mean, base.inputs.m2, base.signs, base.weights, base.effects
+    nothing = np.zeros(stack.n_features)
+    weights = np.zeros((stack.n_features + 1, stack.n_outputs))
+    weights[-1] = base.y0
+    return nothing, nothing, nothing, np.zeros(0, np.int8), weights, np.zeros((0, 0, stack.n_outputs))
+
+
+class Arena:
+    """The arrays of several boosters, end to end.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        How many of them may be refitted at the same time.
+    boosters : sequence of Booster
+        Open, over the same columns, under the same loss. Each notes the arena it has moved into, and moves out
+        (:meth:`Booster.move_out`) before it replaces an array.
+    """
+
+    def __init__(self, boosters: Sequence[Booster], n_jobs: int | None = None) -> None:
+        self.boosters = tuple(boosters)
+        self.tenants = list(boosters)  # those that have not moved out
+        self.n_jobs = n_jobs
+        self.is_settled = False
+        first = self.boosters[0]
+        self.rule = rule(first)
+        d, m = first.stack.n_features, first.stack.n_outputs
+        stacks = [booster.stack for booster in boosters if isinstance(booster.stack, TreeStack)]
+        replays = [booster.replay for booster in boosters]
+        meters = [booster.edges for booster in boosters]
+        bins = [replay.bins for replay in replays if replay is not None]
+        self.plan = np.zeros((len(self.boosters), kernels.PLAN), np.int64)
+        self.rates = np.zeros((len(self.boosters), kernels.RATES))
+        self._lay_plan()
+        self.counts = _stack(replays, "counts")
+        self.trees: kernels.Trees = (
+            _join(boosters, "eta", (-1,)),
+            _join(stacks, "feature", (-1,)),
+            _join(stacks, "threshold", (-1,)),
+            _join(stacks, "missing_left", (-1,)),
+            _join(stacks, "subset", (-1,)),
+            _join(stacks, "stats", (-1, m + 1)),
+            _join(stacks, "bounds", (-1, 2)),
+            _join(stacks, "level_bins", None),
+            stacks[0].cat_at,
+        )
+        self.meters: kernels.Meters = (
+            first.edges.recall,
+            _join(meters, "missed", (-1,)),
+            _join(meters, "size", (-1,)),
+            _join(meters, "recent_sums", (-1, 2)),
+        )
+        levels = (*stacks[0].level_bins.shape[1:], m)
+        self.lines: kernels.Line = (
+            self._stack_base("count", (d,)),
+            self._stack_base("mean", (d,)),
+            self._stack_base("m2", (d,)),
+            self._signs(d),
+            self._stack_base("weights", (d + 1, m)),
+            self._stack_base("effects", levels),
+        )
+        self.slopes: kernels.Slopes = (
+            self._stack_base("squares", (d + 1, m)),
+            self._stack_base("covariance", (d + 1, d + 1)),
+            self._stack_base("effect_sizes", levels),
+        )
+        self.windows: kernels.Windows = (
+            _stack(bins, "edges"),
+            _stack(bins, "n_edges"),
+            _stack(bins, "level_bins"),
+            _join(replays, "_X", (-1, d)),
+            _join(replays, "_y", None),
+            _join(replays, "_weight", (-1,)),
+            _join(replays, "_marks", (-1,)),
+            _join(replays, "_codes", (-1,)),
+        )
+        for booster in boosters:
+            booster.move_in(self)
+
+    def _stack_base(self, name: str, shape: tuple[int, ...]) -> FloatArray:
+        """The bases' arrays; those of a constant, and those a rule does without, stay unused zeros."""
+        owners = [
+            getattr(booster.base, "inputs", None) if len(shape) == 1 else booster.base for booster in self.boosters
+        ]
+        held = [getattr(owner, name, None) for owner in owners]
+        if name in ("squares", "covariance") and all(array is None for array in held):
+            shape = (1, 1)
+        stacked = np.zeros((len(owners), *shape))
+        for owner, array, view in zip(owners, held, stacked, strict=True):
+            if array is not None:
+                view[:] = array
+                setattr(owner, name, view)
+        return stacked
+
+    def _signs(self, d: int) -> kernels.Signs:
+        """The signs of the bases' weights, of no width where none has any."""
+        signs = [getattr(booster.base, "signs", np.zeros(0, np.int8)) for booster in self.boosters]
+        width = max(map(len, signs))
+        return np.stack([own if len(own) else np.zeros(width, np.int8) for own in signs])
+
+    def _lay_plan(self) -> None:
+        at = dict.fromkeys(("tree", "node", "leaf", "row", "mark", "code"), 0)
+        for row, rates, booster in zip(self.plan, self.rates, self.boosters, strict=True):
+            stack, replay, base = booster.stack, booster.replay, booster.base
+            assert isinstance(stack, TreeStack)
+            assert replay is not None
+            assert replay.window is not None
+            n_leaves = 2**stack.max_depth
+            row[kernels.N_TREES], row[kernels.DEPTH] = stack.n_learners, stack.max_depth
+            row[kernels.TREE], row[kernels.NODE], row[kernels.LEAF] = at["tree"], at["node"], at["leaf"]
+            row[kernels.ROW], row[kernels.MARK], row[kernels.CODE] = at["row"], at["mark"], at["code"]
+            row[kernels.ROOM], row[kernels.EVERY] = replay.window, replay.refit_every
+            row[kernels.SOONEST], row[kernels.WARMUP] = replay.soonest, replay.warmup
+            row[kernels.BASE], row[kernels.OTHER] = _base_rule(booster), stack.other_bin
+            at["tree"] += stack.n_learners
+            at["node"] += stack.n_learners * (n_leaves - 1)
+            at["leaf"] += stack.n_learners * n_leaves
+            at["row"] += replay.window
+            at["mark"] += replay.window * stack.n_learners
+            at["code"] += replay.window * stack.n_features
+            rates[kernels.L2] = stack.l2
+            rates[kernels.FORGET] = math.inf if stack.forget is None else stack.forget
+            rates[kernels.SPREAD] = booster.scale.spread
+            if isinstance(base, Linear):
+                rates[kernels.KEEP], rates[kernels.RATE] = base.forget, base.rate
+
+    def load(self, scales: Sequence[Scale] = ()) -> None:
+        """Bring over what the first rows may change: the scales at which bases learn, and where constants stand."""
+        for r, booster in enumerate(self.boosters):
+            self.rates[r, kernels.SPREAD] = (scales[r] if scales else booster.scale).spread
+            if isinstance(booster.base, Constant):
+                self.lines[4][r, -1] = booster.base.y0
+
+
+def _join(owners: Sequence[Any], name: str, shape: tuple[int, ...] | None) -> NDArray[Any]:
+    """Lay arrays end to end in one of this shape, and leave each owner a view of its part."""
+    parts = [np.ascontiguousarray(getattr(owner, name)) for owner in owners]
+    flat = [part if shape is None else part.reshape(shape) for part in parts]
+    joined = np.concatenate(flat)
+    at = 0
+    for owner, part, length in zip(owners, parts, map(len, flat), strict=True):
+        setattr(owner, name, joined[at : at + length].reshape(part.shape))
+        at += length
+    return joined
+
+
+def _stack(owners: Sequence[Any], name: str) -> NDArray[Any]:
+    """The same for arrays of one shape, as a stack of them."""
+    stacked = np.stack([getattr(owner, name) for owner in owners])
+    for owner, view in zip(owners, stacked, strict=True):
+        setattr(owner, name, view)
+    return stacked
+
+
+def _base_rule(booster: Booster) -> int:
+    base = booster.base
+    if not isinstance(base, Linear):
+        return kernels.STILL
+    rule = base.rule(booster.loss)
+    if rule != "adagrad" and base.covariance is None:
+        base.covariance = linear_kernels.prior_covariance(len(base.weights) - 1, 1.0)
+    return {"rls": kernels.LEAST_SQUARES, "adagrad": kernels.ADAGRAD}[rule]
+
+
+def learn(
+    arena: Arena,
+    hedge: Hedge | None,
+    readout: str,
+    X: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    duel: FloatArray = NO_DUEL,
+) -> FloatArray:
+    """Predict and learn checked rows in order; return the scores made before learning, (n, m)."""
+    boosters = arena.boosters
+    scores = np.empty((len(X), boosters[0].loss.n_outputs))
+    row = 0
+    while row < len(X):
+        if not arena.is_settled:
+            arena.is_settled = all(booster.is_settled for booster in boosters)
+            arena.load()
+        # while the first rows tell the scale, every one of them may change the steps
+        stop = len(X) if arena.is_settled else row + 1
+        looks = [] if arena.is_settled else [booster.look(y[row:stop], weight[row:stop]) for booster in boosters]
+        if looks:
+            arena.load([look.scale for look in looks])
+        reached: int = kernels.learn_rows(
+            X, y, weight, row, stop, scores, arena.rule, _readout(arena, readout),
+            arena.plan, arena.counts, arena.rates, NO_HEDGE if hedge is None else hedge.arrays, duel,
+            arena.trees, arena.meters, arena.lines, arena.slopes, arena.windows,
+        )  # fmt: skip
+        stop = reached if reached >= 0 else -1 - reached
+        for booster in boosters:  # what Booster.count does, without a call for each
+            units = (stop - row) * booster.stack.n_learners
+            booster.n_rows += stop - row
+            booster.cost.predictions += units
+            booster.cost.updates += units
+        if reached < 0:
+            raise boosters[0].not_finite()
+        for booster, look in zip(boosters, looks, strict=False):
+            booster.settle(look)
+            if isinstance(booster.base, Constant):
+                booster.base.learn(X[row:stop], y[row:stop], weight[row:stop], booster.loss, booster.scale)
+        if arena.counts[:, kernels.DUE].any():
+            refit(arena)
+        row = stop
+    return scores
+
+
+def _readout(arena: Arena, readout: str) -> int:
+    if readout == "hedge" and arena.boosters[0].descent.readout == "mean":
+        return kernels.READ_HEDGE_OF_MEANS
+    return READOUTS[readout]
+
+
+def refit(arena: Arena) -> None:
+    """Refit the learners whose turn it is: those of several boosters at the same time, if so asked."""
+    due = [booster for booster, counts in zip(arena.boosters, arena.counts, strict=True) if counts[kernels.DUE]]
+    arena.counts[:, kernels.DUE] = 0
+    if len(due) > 1 and arena.n_jobs not in (None, 1):
+        list(_threads(arena.n_jobs).map(lambda booster: booster.refit_due(), due))
+    else:
+        for booster in due:
+            booster.refit_due()
+
+
+@functools.cache
+def _threads(n_jobs: int) -> ThreadPoolExecutor:
+    """Threads for refits, whose kernels run without the lock of the interpreter."""
+    return ThreadPoolExecutor(n_jobs if n_jobs > 0 else os.cpu_count(), thread_name_prefix="streamboost-refit")
+
+
+def score(arena: Arena, hedge: Hedge | None, readout: str, X: FloatArray) -> FloatArray:
+    """The score of checked rows, (n, m)."""
+    scores = np.empty((len(X), arena.boosters[0].loss.n_outputs))
+    hedged = NO_HEDGE if hedge is None else hedge.arrays
+    if not arena.is_settled:
+        arena.load()
+    kernels.score_rows(
+        X,
+        scores,
+        arena.rule,
+        _readout(arena, readout),
+        arena.plan,
+        arena.rates,
+        hedged[0],
+        hedged[-1],
+        arena.trees,
+        arena.lines,
+    )
+    return scores

@@ -1,0 +1,147 @@
+"""Succession: when the longest memory has been overtaken by the stream, a young booster takes its place.
+
+After an abrupt change the longest memory still pays for its past: its rows are stale. Dropping them at an alarm would
+be a gamble, as many streams only look as if they had changed (rows in the order of a map, seasons). So nothing is
+dropped on suspicion. When a shorter memory has been clearly better for some hundred rows, a *challenger* starts afresh
+beside the longest memory, votes like everybody else, and takes its place only once it has proven better on the same
+rows, by more than chance explains. If it does not, it leaves, and the next one has to wait twice as long.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamboost.arrays import FloatArray
+from streamboost.bases import Frozen
+from streamboost.boosting import Booster
+from streamboost.hedge import Expert
+
+if TYPE_CHECKING:
+    from streamboost.committee import Committee
+
+REVIEW_EVERY = 64  # rows between two looks
+SUSPICION = 0.85  # a shorter memory loses less than this share of what the longest does
+HEAD_START = 256  # newest rows that a challenger learns first
+PROOF_ROWS = 512  # rows of a duel before it can be won
+PATIENCE = 4096  # rows after which it is lost
+SIGMAS = 5.0  # by how many standard errors a winner must be better
+MARGIN = 0.03  # and by what share of the loss
+WAIT, LONGEST_WAIT = 1024, 65536  # rows after a lost duel before the next one
+
+OLD, NEW, ROWS, TOTAL, SQUARES, LOST = range(6)  # of a duel: two experts, and sums over rows of what the old lost more
+
+
+class Event(NamedTuple):
+    """Something that happened to a model, and the row before which it did."""
+
+    row: int
+    kind: str
+    detail: str
+
+
+class Succession:
+    """Watches over the longest memory of a committee.
+
+    Attributes
+    ----------
+    duel : ndarray of shape (6,)
+        The experts that duel (-1 if none do), and what the rows so far told.
+    """
+
+    def __init__(self) -> None:
+        self.duel = np.zeros(6)
+        self.duel[:2] = -1.0
+        self.wait = WAIT
+        self.rest_until = WAIT  # the row before which nobody challenges
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a challenger is there."""
+        return bool(self.duel[OLD] >= 0)
+
+    def review(self, committee: Committee) -> Event | None:
+        """Let a challenger come, take over, or leave; to be called every :data:`REVIEW_EVERY` rows."""
+        if self.is_on:
+            return self._judge(committee)
+        if committee.n_rows >= self.rest_until and self._suspects(committee):
+            self._challenge(committee)
+        return None
+
+    def count(self, lost: FloatArray, weight: float) -> None:
+        """Take in what every expert lost on a row, (E,)."""
+        if self.is_on:
+            old, new = lost[int(self.duel[OLD])], lost[int(self.duel[NEW])]
+            more = weight * (old - new)
+            self.duel[ROWS:] += (1.0, more, more * more, weight * old)
+
+    def _suspects(self, committee: Committee) -> bool:
+        """Whether a shorter memory has clearly lost less than the longest over the latest rows."""
+        hedge, longest = committee.hedge, committee.boosters[0].replay
+        assert longest is not None
+        lost = {
+            b: hedge.losses[(len(hedge.decays) - 1) // 2, e] for e, (b, step) in enumerate(hedge.experts) if step > 0
+        }
+        shorter = min(loss for b, loss in lost.items() if b > 0)
+        return longest.fill > 2 * HEAD_START and bool(shorter < SUSPICION * lost[0])
+
+    def _challenge(self, committee: Committee) -> None:
+        old = committee.boosters[0]
+        assert old.replay is not None
+        new = fresh_copy(old)
+        if committee.categorical:
+            new.set_categorical(np.array(committee.categorical, np.int32), committee.n_levels)
+        X, y, weight = old.replay.newest(HEAD_START)
+        new.learn(X, y, weight)
+        new.n_rows = old.n_rows
+        committee.boosters.append(new)
+        place = len(committee.boosters) - 1
+        twins = [e for e, (b, _) in enumerate(committee.hedge.experts) if b == 0]
+        committee.hedge.join([Expert(place, int(committee.hedge.experts[e, 1])) for e in twins], twins)
+        self.duel[:] = 0.0
+        self.duel[OLD], self.duel[NEW] = twins[-1], len(committee.hedge.experts) - 1
+
+    def _judge(self, committee: Committee) -> Event | None:
+        rows, total, squares, lost = self.duel[ROWS], self.duel[TOTAL], self.duel[SQUARES], self.duel[LOST]
+        if rows < PROOF_ROWS:
+            return None
+        error = np.sqrt(max(squares - total**2 / rows, 0.0))  # of the total
+        if total > SIGMAS * error and total > MARGIN * lost:
+            old = committee.boosters[0].replay
+            assert old is not None
+            held = old.fill
+            committee.hedge.leave(0, len(committee.boosters) - 1)
+            committee.boosters[0] = committee.boosters.pop()
+            self._end(committee, WAIT)
+            young = committee.boosters[0].replay
+            assert young is not None
+            return Event(committee.n_rows, "memory dropped", f"{held - young.fill:,} of {held:,} rows were out of date")
+        if rows >= PATIENCE or total < -SIGMAS * error:
+            committee.hedge.leave(len(committee.boosters) - 1)
+            committee.boosters.pop()
+            self._end(committee, min(2 * self.wait, LONGEST_WAIT))
+        return None
+
+    def _end(self, committee: Committee, wait: int) -> None:
+        self.duel[:] = 0.0
+        self.duel[:2] = -1.0
+        self.wait = wait
+        self.rest_until = committee.n_rows + wait
+
+
+def fresh_copy(booster: Booster) -> Booster:
+    """A booster of the same make that has seen nothing."""
+    twin = copy.copy(booster)
+    twin.stack, twin.replay = copy.deepcopy(booster.stack), copy.copy(booster.replay)
+    twin.base = copy.copy(booster.base)
+    twin.edges = type(booster.edges)(booster.stack.n_learners)
+    twin.cost = type(booster.cost)()
+    twin.n_rows = 0
+    if booster.past is not None:
+        twin.past = type(booster.past)(booster.past.capacity, booster.seed)
+    twin.open(booster.stack.n_features, booster.loss.n_targets)
+    if isinstance(booster.base, Frozen):  # it has learned nothing, and knows the columns it was fitted to
+        twin.base = copy.copy(booster.base)
+    return twin

@@ -1,0 +1,487 @@
+"""The hedge by itself: whom it believes, held against a slow twin and what is proven of exponential weights."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from streamboost.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, stakes
+from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
+from streamboost.states import same_state
+
+LOSSES = [
+    Squared(),
+    Squared(n_outputs=2, l2=0.1),
+    Absolute(),
+    Quantile(tau=0.2),
+    Huber(delta=0.5),
+    Poisson(),
+    Logistic(),
+    Logistic(n_outputs=3),
+    Hinge(),
+    Softmax(n_classes=3),
+]
+seeds = st.integers(0, 2**32)
+ids = repr
+
+
+def rows_for(loss, seed, n=12, n_experts=4):
+    """What experts say of n rows (n, E, m), and the targets (n, k)."""
+    rng = np.random.default_rng(seed)
+    scores = 2.0 * rng.normal(size=(n, n_experts, loss.n_outputs))
+    if isinstance(loss, Softmax):
+        return scores, rng.integers(loss.n_classes, size=(n, 1)).astype(float)
+    if isinstance(loss, (Logistic, Hinge)):
+        return scores, rng.choice([-1.0, 1.0], size=(n, loss.n_outputs))
+    if isinstance(loss, Poisson):
+        return scores, rng.poisson(2.0, size=(n, loss.n_outputs)).astype(float)
+    return scores, rng.normal(size=(n, loss.n_outputs))
+
+
+def opened(loss, n_experts=4, **options):
+    hedge = Hedge([(0, e) for e in range(n_experts)], **options)
+    hedge.open(loss)
+    return hedge
+
+
+def taught(loss, seed=0, n=12, n_experts=4, **options):
+    hedge = opened(loss, n_experts, **options)
+    for said, y in zip(*rows_for(loss, seed, n, n_experts), strict=True):
+        hedge.learn(said, y, loss)
+    return hedge
+
+
+# What it is
+
+
+def slow_stake(score, y, loss):
+    """What one expert loses on one row, in words: see ``stakes``."""
+    lost = float(loss.value(score[None], y[None])[0])
+    if isinstance(loss, Softmax):
+        label = int(y[0])
+        is_wrong = any(score[k] > score[label] for k in range(len(score)))
+        return LOG_SHARE * min(lost, SURPRISE) + WRONG_SHARE * is_wrong
+    if isinstance(loss, (Logistic, Hinge)):
+        n_wrong = sum(s * t <= 0 for s, t in zip(score, y, strict=True))
+        most = SURPRISE if isinstance(loss, Logistic) else FAR_OFF
+        return LOG_SHARE * min(lost, most * len(score)) + WRONG_SHARE * n_wrong
+    return lost
+
+
+def slow_trust(lost, weights, half_life, tempering):
+    """Exponential weights of discounted losses (T, E), added up from the first row."""
+    n_rows, n_experts = lost.shape
+    if n_rows == 0:
+        return np.full(n_experts, 1.0 / n_experts)
+    age = np.array([sum(weights[t + 1 :]) for t in range(n_rows)])
+    counts = np.array(weights) * 0.5 ** (age / half_life)
+    totals = counts @ lost
+    temperature = tempering * totals.min() / counts.sum() if tempering else 1.0
+    if temperature == 0.0:  # whoever lost nothing
+        odds = (totals == 0.0).astype(float)
+    else:
+        odds = np.array([math.exp(-(total - totals.min()) / temperature) for total in totals])
+    return odds / odds.sum()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds, weights=st.lists(st.sampled_from([1.0, 2.0, 1.5]), min_size=1, max_size=12))
+@settings(max_examples=5)
+def test_it_is_the_slow_hedge_reckoned_from_the_first_row(loss, seed, weights):
+    half_lives, chair = (3.0, 30.0), 10.0
+    voters, chairs = (CAUTION * loss.tempering / loss.n_outputs, loss.tempering / loss.n_outputs)
+    hedge = opened(loss, half_lives=half_lives, chair_half_life=chair)
+    lost, lost_by_voters = np.empty((0, 4)), np.empty((0, 2))
+    for t, (said, y) in enumerate(zip(*rows_for(loss, seed, len(weights)), strict=True)):
+        trust = [slow_trust(lost, weights[:t], half_life, voters) for half_life in half_lives]
+        votes = [
+            loss.link.score(sum(p * loss.link.predict(s) for p, s in zip(own, said, strict=True))) for own in trust
+        ]
+        hedge.learn(said, y, loss, weights[t])
+        lost = np.vstack([lost, [slow_stake(s, y, loss) for s in said]])
+        lost_by_voters = np.vstack([lost_by_voters, [slow_stake(s, y, loss) for s in votes]])
+    trust = [slow_trust(lost, weights, half_life, voters) for half_life in half_lives]
+    heard = slow_trust(lost_by_voters, weights, chair, chairs)
+    assert_allclose(hedge.trust[:2, :4], trust, rtol=1e-8, atol=1e-12)
+    assert_allclose(hedge.trust[2, :2], heard, rtol=1e-8, atol=1e-12)
+    assert_allclose(hedge.voices, heard @ trust, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds, weights=st.lists(st.floats(0, 3), min_size=1, max_size=12))
+@settings(max_examples=5)
+def test_weights_sum_to_one_and_none_is_negative(loss, seed, weights):
+    hedge = opened(loss)
+    for said, y, w in zip(*rows_for(loss, seed, len(weights)), weights, strict=True):
+        hedge.learn(said, y, loss, w)
+        assert (hedge.voices >= 0).all()
+        assert hedge.voices.sum() == pytest.approx(1.0, abs=1e-12)
+        assert_allclose(hedge.trust[:-1].sum(axis=1), 1.0, atol=1e-12)
+        assert hedge.trust[-1].sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_before_the_first_row_all_are_believed_alike():
+    hedge = Hedge([(0, 0), (0, 5), (1, 0)])
+    assert_array_equal(hedge.voices, 1 / 3)
+    assert_allclose(hedge.mix(np.array([[1.0], [2.0], [6.0]]), Squared()), [3.0])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_what_it_returns_is_what_each_expert_lost(loss):
+    hedge = opened(loss)
+    (said,), (y,) = rows_for(loss, 1, 1)
+    assert_array_equal(hedge.learn(said, y, loss), stakes(said, y, loss))
+    assert_allclose(stakes(said, y, loss), [slow_stake(s, y, loss) for s in said], rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"half_lives": []}, {"half_lives": [0.0]}, {"chair_half_life": -1.0}])
+def test_half_lives_that_are_none_are_refused(options):
+    with pytest.raises(ValueError, match=r"half_lives is .* and chair_half_life .*, expected numbers of rows above 0"):
+        Hedge([(0, 0)], **options)
+
+
+# The vote
+
+
+def test_experts_on_classes_are_mixed_as_probabilities():
+    hedge = Hedge([(0, 0), (0, 1)])  # both have half the vote
+    p, q = 0.9, 0.3
+    scores = np.log([[p / (1 - p)], [q / (1 - q)]])
+    assert_allclose(Logistic().predict(hedge.mix(scores, Logistic())), [0.6], rtol=1e-12)
+    shares = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    mixed = hedge.mix(np.log(shares), Softmax(n_classes=3))
+    assert_allclose(Softmax.link.predict(mixed), [0.4, 0.2, 0.4], rtol=1e-12)
+    assert_allclose(hedge.mix(np.log([[2.0], [8.0]]), Poisson()), np.log([5.0]), rtol=1e-12)  # means
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_the_vote_lies_among_the_experts(loss, seed):
+    hedge = taught(loss, seed)
+    scores, _ = rows_for(loss, seed + 1, 6)
+    said, voted = loss.predict(scores), loss.predict(hedge.mix(scores, loss))  # (n, E, m) and (n, m)
+    assert voted.shape == (6, loss.n_outputs)
+    assert (voted <= said.max(axis=1) + 1e-9).all()
+    assert (voted >= said.min(axis=1) - 1e-9).all()
+    assert_allclose(hedge.mix(scores[2], loss), hedge.mix(scores, loss)[2], rtol=1e-12)  # rows apart or together
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_mixing_changes_nothing(loss):
+    hedge = taught(loss)
+    twin = copy.deepcopy(hedge)
+    scores, _ = rows_for(loss, 3)
+    before = scores.copy()
+    hedge.mix(scores, loss)[:] = 7.0
+    assert same_state(hedge, twin)
+    assert_array_equal(scores, before)
+
+
+# Weights of rows
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_a_row_of_weight_zero_leaves_no_trace(loss):
+    hedge = taught(loss)
+    twin = copy.deepcopy(hedge)
+    scores, y = rows_for(loss, 5, 1)
+    assert hedge.learn(scores[0], y[0], loss, 0.0) is None
+    assert same_state(hedge, twin)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds, w=st.floats(0.1, 5))
+@settings(max_examples=5)
+def test_a_row_of_weight_w_fades_the_past_as_w_rows_do_and_counts_w_times(loss, seed, w):
+    hedge = taught(loss, seed)
+    past, rows_past = hedge.losses[:-1].copy(), hedge.seen[:-1].copy()
+    scores, y = rows_for(loss, seed + 1, 1)
+    lost = hedge.learn(scores[0], y[0], loss, w)
+    fade = hedge.decays[:-1] ** w
+    assert_allclose(hedge.losses[:-1], fade[:, None] * past + w * lost, rtol=1e-12)
+    assert_allclose(hedge.seen[:-1], fade * rows_past + w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_weight_2_is_twice_weight_1_but_for_what_the_first_fades_at_the_second(loss):
+    once, twice = taught(loss), taught(loss)
+    (said,), (y,) = rows_for(loss, 1, 1)
+    lost = once.learn(said, y, loss, 2.0)
+    for _ in range(2):
+        twice.learn(said, y, loss)
+    faded = 1.0 - once.decays[:-1]
+    assert_allclose(once.losses[:-1] - twice.losses[:-1], np.outer(faded, lost), rtol=1e-6, atol=1e-12)
+    assert_allclose(once.seen[:-1] - twice.seen[:-1], faded, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Quantile(tau=0.3)], ids=ids)
+@given(seed=seeds, factor=st.sampled_from([1e-6, 1e3, 1e9]))
+@settings(max_examples=5)
+def test_whom_it_believes_does_not_depend_on_the_unit_of_the_targets(loss, seed, factor):
+    plain, scaled = opened(loss), opened(loss)
+    for said, y in zip(*rows_for(loss, seed), strict=True):
+        plain.learn(said, y, loss)
+        scaled.learn(factor * said, factor * y, loss)
+    assert_allclose(scaled.voices, plain.voices, rtol=1e-6, atol=1e-12)
+
+
+# Whom it believes
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_whoever_lost_less_is_believed_more(loss, seed):
+    hedge = taught(loss, seed)
+    for lost, trust in zip(hedge.losses[:-1, :4], hedge.trust[:-1, :4], strict=True):
+        assert_array_equal(np.argsort(lost), np.argsort(-trust))
+    n_voters = len(hedge.decays) - 1
+    order = np.argsort(hedge.losses[-1, :n_voters])
+    assert (np.diff(hedge.trust[-1, order]) <= 0).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_an_expert_that_is_always_closer_gets_the_most_weight(loss):
+    rng = np.random.default_rng(0)
+    hedge = opened(loss, 3)
+    _, targets = rows_for(loss, 1, 100)
+    for y in targets:
+        if isinstance(loss, (Logistic, Hinge)):
+            said = y * np.array([[0.9], [0.5], [-1.0]])
+        elif isinstance(loss, Softmax):
+            said = (np.arange(3) == y[0]) * np.array([[2.0], [0.5], [-1.0]])
+        else:
+            best = np.log(y + 0.1) if isinstance(loss, Poisson) else y / (1.0 + 2.0 * loss.l2)
+            said = best + rng.choice([-1.0, 1.0]) * np.array([[0.1], [0.5], [1.5]])
+        hedge.learn(said, y, loss)
+    assert np.argsort(-hedge.voices).tolist() == [0, 1, 2]
+    assert hedge.voices[0] > 0.5
+
+
+def test_it_follows_when_another_expert_becomes_the_better_one():
+    rng = np.random.default_rng(0)
+    hedge = opened(Squared(), 2)
+    for t in range(600):
+        y = rng.normal(size=1)
+        errors = np.array([[0.3], [1.0]])[:: 1 if t < 500 else -1]
+        hedge.learn(y + errors * rng.normal(size=(2, 1)), y, Squared())
+        if t == 499:
+            assert hedge.voices[0] > 0.9
+    assert hedge.voices[1] > 0.9
+
+
+def chair_after(period, spread):
+    """Whom the chair trusts, if the better of two experts changes every so many rows."""
+    rng = np.random.default_rng(1)
+    hedge = opened(Squared(), 2, half_lives=(4.0, 1000.0))
+    for t in range(600):
+        y = rng.normal(size=1)
+        errors = np.array([[1.0], [spread]])[:: 1 if (t // period) % 2 == 0 else -1]
+        hedge.learn(y + errors * rng.normal(), y, Squared())  # the same error, so that voting cancels none of it
+    return hedge.trust[-1, :2]
+
+
+def test_the_chair_trusts_who_forgets_as_fast_as_the_stream_changes():
+    quick, _ = chair_after(period=60, spread=4.0)
+    assert quick > 0.9
+    _, slow = chair_after(period=600, spread=1.3)  # nothing changes: whoever forgets is never sure
+    assert slow > 0.7
+
+
+# What is proven. One voter that never forgets is the hedge of the books: p ∝ exp(-L), at a rate of 1.
+
+NEVER = 1e15
+
+
+def plain_hedge(n_experts):
+    return Hedge([(0, e) for e in range(n_experts)], half_lives=[NEVER], chair_half_life=NEVER)
+
+
+@given(seed=seeds, n_experts=st.integers(1, 6), n=st.integers(1, 50), is_adverse=st.booleans())
+@settings(max_examples=25)
+def test_regret_for_bounded_square_losses_is_at_most_the_log_of_the_number_of_experts(seed, n_experts, n, is_adverse):
+    """½(s − y)² with abs(s − y) ≤ 1 is 1-exp-concave: the vote loses at most ln E more than the best (Vovk 1998)."""
+    rng, loss = np.random.default_rng(seed), Squared()
+    hedge = plain_hedge(n_experts)
+    lost, best = 0.0, np.zeros(n_experts)
+    for _ in range(n):
+        said = rng.choice([0.0, 0.5, 1.0, rng.uniform()], size=(n_experts, 1))
+        vote = hedge.mix(said, loss)
+        y = np.array([float(vote[0] < 0.5)]) if is_adverse else rng.uniform(size=1)  # as far off as can be
+        lost += float(loss.value(vote, y))
+        best += hedge.learn(said, y, loss)
+    assert lost <= best.min() + math.log(n_experts) + 1e-9
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(n_classes=3)], ids=ids)
+@given(seed=seeds, n_experts=st.integers(1, 6), n=st.integers(1, 50))
+@settings(max_examples=20)
+def test_regret_of_probabilities_is_at_most_the_log_of_the_number_of_experts(loss, seed, n_experts, n):
+    """While all give the true class more than a half, a stake is -0.1 ln p, and exp(-stake) = p^0.1 is concave in p."""
+    rng = np.random.default_rng(seed)
+    hedge = plain_hedge(n_experts)
+    lost, best = 0.0, np.zeros(n_experts)
+    for _ in range(n):
+        p = rng.uniform(0.501, 0.9999, size=n_experts)
+        if isinstance(loss, Logistic):
+            y = rng.choice([-1.0, 1.0], size=1)
+            said = (y * np.log(p / (1 - p)))[:, None]
+        else:
+            y = rng.integers(3, size=1).astype(float)
+            said = np.log(np.tile((1 - p)[:, None] / 2, 3))
+            said[:, int(y[0])] = np.log(p)
+        lost += float(stakes(hedge.mix(said, loss)[None], y, loss)[0])
+        best += hedge.learn(said, y, loss)
+    assert lost <= best.min() + math.log(n_experts) + 1e-9
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(n_classes=4)], ids=ids)
+@given(seed=seeds, n_experts=st.integers(1, 6), n=st.integers(1, 50), is_adverse=st.booleans())
+@settings(max_examples=20)
+def test_who_believes_at_random_by_its_weights_loses_little_more_than_the_best(loss, seed, n_experts, n, is_adverse):
+    """Stakes lie in [0, B]: Σ p·ℓ ≤ L* + ln E + T B²/8 (Hoeffding), ≤ B (L* + ln E) / (1 − e^−B) (Freund, Schapire)."""
+    most = LOG_SHARE * SURPRISE + WRONG_SHARE
+    rng = np.random.default_rng(seed)
+    hedge = plain_hedge(n_experts)
+    lost, best = 0.0, np.zeros(n_experts)
+    for _ in range(n):
+        said = rng.choice([1.0, 1000.0]) * rng.normal(size=(n_experts, loss.n_outputs))
+        labels = [-1.0, 1.0] if isinstance(loss, Logistic) else range(4)
+        targets = [np.array([float(label)]) for label in labels]
+        rng.shuffle(targets)
+        if is_adverse:
+            targets.sort(key=lambda y: -float(hedge.voices @ stakes(said, y, loss)))
+        stake = stakes(said, targets[0], loss)
+        assert stake.max() <= most + 1e-12
+        lost += float(hedge.voices @ stake)
+        best += hedge.learn(said, targets[0], loss)
+    bounds = (
+        best.min() + math.log(n_experts) + n * most**2 / 8,
+        most * (best.min() + math.log(n_experts)) / -math.expm1(-most),
+    )
+    assert lost <= min(bounds) + 1e-9
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Huber(), Quantile(tau=0.7)], ids=ids)
+def test_with_its_usual_voters_it_loses_hardly_more_than_the_best_expert(loss):
+    rng = np.random.default_rng(2)
+    hedge = opened(loss, 4)
+    lost, by_expert = 0.0, np.zeros(4)
+    for _ in range(500):
+        y = rng.normal(size=1)
+        common = rng.normal()  # errors that voting cannot cancel
+        said = y + np.array([[1.0], [1.2], [2.0], [5.0]]) * common
+        lost += float(stakes(hedge.mix(said, loss)[None], y, loss)[0])
+        by_expert += hedge.learn(said, y, loss)
+    assert by_expert.argmin() == 0
+    assert lost <= 1.05 * by_expert.min()
+
+
+# Experts come and go
+
+
+def shares(trust, experts):
+    """The weights of these experts among each other, for each voter."""
+    own = trust[:-1, list(experts)]
+    return own / own.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds, twins=st.lists(st.integers(0, 3), min_size=1, max_size=3))
+@settings(max_examples=5)
+def test_new_experts_are_trusted_as_their_twins_and_leave_the_others_as_they_were_to_each_other(loss, seed, twins):
+    hedge = taught(loss, seed)
+    before = shares(hedge.trust, range(4))
+    hedge.join([Expert(1, e) for e in range(len(twins))], twins)
+    assert hedge.experts.tolist() == [[0, e] for e in range(4)] + [[1, e] for e in range(len(twins))]
+    assert hedge.voices.sum() == pytest.approx(1.0)
+    assert_allclose(shares(hedge.trust, range(4)), before, rtol=1e-9)
+    for e, twin in enumerate(twins):
+        assert_allclose(hedge.trust[:-1, 4 + e], hedge.trust[:-1, twin], rtol=1e-9)
+        assert hedge.voices[4 + e] == pytest.approx(hedge.voices[twin])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@given(seed=seeds, data=st.data())
+@settings(max_examples=5)
+def test_the_experts_that_stay_keep_their_losses_and_who_is_better(loss, seed, data):
+    hedge = taught(loss, seed)
+    who_leaves = data.draw(st.integers(0, 1))
+    hedge.experts[:] = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    stay = [2, 3] if who_leaves == 0 else [0, 1]
+    losses, before = hedge.losses.copy(), hedge.trust.copy()
+    hedge.leave(who_leaves)
+    assert hedge.experts.tolist() == [[1 - who_leaves, 0], [1 - who_leaves, 1]]
+    assert_array_equal(hedge.losses[:-1, :2], losses[:-1, stay])
+    assert_array_equal(hedge.losses[-1], losses[-1])  # of the voters, who all stay
+    assert hedge.voices.shape == (2,)
+    assert hedge.voices.sum() == pytest.approx(1.0)
+    # where losses are taken as they are, or the best expert stays, nothing else changes between those that stay
+    for v in range(len(hedge.decays) - 1):
+        if not loss.tempering or losses[v, :4].argmin() in stay:
+            assert_allclose(shares(hedge.trust, [0, 1])[v], shares(before, stay)[v], rtol=1e-9)
+
+
+def test_a_successor_takes_the_places_and_keeps_its_own_losses():
+    hedge = taught(Squared(), n_experts=5)
+    hedge.experts[:] = [(0, 0), (0, 9), (1, 4), (2, 0), (2, 9)]
+    losses = hedge.losses.copy()
+    hedge.leave(0, successor=2)
+    assert hedge.experts.tolist() == [[0, 0], [0, 9], [1, 4]]
+    assert_array_equal(hedge.losses[:-1, :3], losses[:-1, [3, 4, 2]])
+    assert_array_equal(hedge.losses[:-1, 3:], 0.0)
+    assert hedge.voices.shape == (3,)
+    assert hedge.voices.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_who_comes_and_goes_at_once_leaves_no_trace_in_what_is_said_next(loss):
+    hedge, twin = taught(loss), taught(loss)
+    hedge.join([Expert(7, 0), Expert(7, 3)], [0, 2])
+    hedge.leave(7)
+    assert_allclose(hedge.voices, twin.voices, rtol=1e-12)
+    for said, y in zip(*rows_for(loss, 9), strict=True):
+        hedge.learn(said, y, loss)
+        twin.learn(said, y, loss)
+    assert_allclose(hedge.voices, twin.voices, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_experts_may_come_before_the_first_row(loss):
+    hedge = opened(loss)
+    hedge.join([Expert(1, 0)], [0])
+    assert_allclose(hedge.voices, 0.2)
+
+
+# Extremes
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_an_expert_that_is_never_wrong_beside_one_that_is_far_off(loss):
+    _, targets = rows_for(loss, 0, 5)
+    hedge = opened(loss, 2)
+    for y in targets:
+        if isinstance(loss, (Logistic, Hinge)):
+            right, wrong = 1000.0 * y, -1000.0 * y
+        elif isinstance(loss, Softmax):
+            right, wrong = (sign * 1000.0 * (np.arange(3) == y[0]) for sign in (1, -1))
+        elif isinstance(loss, Poisson):
+            right, wrong = np.log(y + 1e-3), np.full(1, 1000.0)
+        else:
+            right, wrong = y / (1.0 + 2.0 * loss.l2), np.full(loss.n_outputs, 1000.0)
+        hedge.learn(np.stack([right, wrong]), y, loss)
+        assert np.isfinite(hedge.voices).all()
+    assert hedge.voices[0] > 0.9
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute()], ids=ids)
+def test_experts_that_are_all_exactly_right_are_believed_alike(loss):
+    hedge = opened(loss)
+    for _ in range(5):
+        hedge.learn(np.full((4, 1), 2.0), np.array([2.0]), loss)
+    assert_allclose(hedge.voices, 0.25)
