@@ -203,16 +203,23 @@ class Committee:
         while start < len(X):
             arena = self._native()
             size = step if arena is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
+            if arena is not None and start == 0 and len(X) <= size:  # the common case of one row, without copies
+                scores = native.learn(arena, self.hedge, self.readout, X, y, weight, self._duel)
+                self._review(len(X))
+                return scores
             rows = slice(start, start + size)
             if arena is None:
                 part = self._step(X[rows], y[rows], weight[rows])
             else:
-                duel = native.NO_DUEL if self.succession is None else self.succession.duel
-                part = native.learn(arena, self.hedge, self.readout, X[rows], y[rows], weight[rows], duel)
+                part = native.learn(arena, self.hedge, self.readout, X[rows], y[rows], weight[rows], self._duel)
             scores[rows] = part
             start += len(part)
             self._review(len(part))
         return scores
+
+    @property
+    def _duel(self) -> FloatArray:
+        return native.NO_DUEL if self.succession is None else self.succession.duel
 
     def _review(self, n: int) -> None:
         """Look after the longest memory whenever so many rows have passed."""

@@ -39,9 +39,9 @@ class Rung(NamedTuple):
 
 RUNGS = (
     Rung(learners=1.0, depth=0, steps=1.0, forget=None),
-    Rung(learners=2 / 3, depth=1, steps=2.0, forget=20.0),
-    Rung(learners=1 / 3, depth=2, steps=2.5, forget=50.0),
-    Rung(learners=1 / 6, depth=3, steps=2.5, forget=50.0),
+    Rung(learners=2 / 3, depth=0, steps=2.0, forget=20.0),
+    Rung(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
+    Rung(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart

@@ -31,8 +31,8 @@ class Replay:
     window : int or None
         How many rows are remembered; ``None`` for all of them.
     refit_every : int
-        Rows between two refits when the window is full. A refit costs as much as the window holds, so while
-        it fills the interval is shorter in proportion (constant cost per row), but never below ``soonest``.
+        Rows between two refits when the window is full. A refit costs as much as the window holds, so while it
+        fills the interval is shorter, by the share that is filled to the power of 1.5, but never below ``soonest``.
     targets : {"fresh", "recorded"}
         What a refitted learner is fitted to: the targets recomputed at the present partial sums, or those
         each row gave when it arrived (the letter of FTRL).

@@ -22,14 +22,23 @@ def committee(loss=None, **options):
 # The ladder
 
 
-def test_memories_make_a_ladder_with_the_longest_first():
-    boosters = committee().boosters
+def test_memories_make_a_ladder_with_the_longest_first(monkeypatch):
+    rungs = [recipes.Rung(1.0, 0, 1.0, None), recipes.Rung(0.5, 1, 2.0, 20.0), recipes.Rung(0.25, 3, 3.0, 50.0)]
+    monkeypatch.setattr(recipes, "RUNGS", rungs)
+    boosters = committee(learning_rate=0.1).boosters
     assert [booster.replay.window for booster in boosters] == [16384, 1024, 64]
-    assert [booster.stack.n_learners for booster in boosters] == [12, 8, 4]
-    assert [booster.stack.max_depth for booster in boosters] == [5, 4, 3]
+    assert [booster.stack.n_learners for booster in boosters] == [12, 6, 3]
+    assert [booster.stack.max_depth for booster in boosters] == [5, 4, 2]
     assert [booster.stack.forget for booster in boosters] == [None, 20.0, 50.0]
+    assert [booster.descent.step_size for booster in boosters] == pytest.approx([0.1, 0.2, 0.3])
     assert len({booster.seed for booster in boosters}) == 3
     assert all(booster.stack.min_samples_leaf == 2 and booster.stack.l2 == 0.5 for booster in boosters)
+
+
+def test_the_first_rung_is_what_was_asked_for_and_none_below_it_is_larger():
+    (learners, depth, steps, forget), *below = recipes.RUNGS
+    assert (learners, depth, steps, forget) == (1.0, 0, 1.0, None)
+    assert all(0 < rung.learners <= 1.0 and rung.depth >= 0 for rung in below)
 
 
 def test_a_ladder_longer_than_the_recipe_goes_on_as_its_last_rung():
