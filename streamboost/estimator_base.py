@@ -295,8 +295,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         w : float
             The row's weight.
         """
-        encoder = self.encoder_ if hasattr(self, "encoder_") else Encoder(new_columns=self.new_columns)
-        self._learn_encoded(encoder.encode_one(x), [y], None if w == 1.0 else [w])
+        known = hasattr(self, "encoder_")
+        encoder = self.encoder_ if known else Encoder(new_columns=self.new_columns)
+        encoded = encoder.encode_one(x)
+        if known and w == 1.0 and encoded.changes is None and not self.silent_:  # nothing new: nothing to be checked
+            target = self._plain_target(y)
+            if target is not None:
+                self.committee_.learn_checked(encoded.X, target, np.ones(1))
+                return
+        self._learn_encoded(encoded, [y], None if w == 1.0 else [w])
+
+    @abstractmethod
+    def _plain_target(self, y: Any) -> FloatArray | None:
+        """A target (1, k) as the loss codes it, if it is as plain as most are; None if it has to be looked at."""
 
     def learn_many(self, X: Any, y: Any, *, w: Any = None) -> None:
         """Learn a frame of rows; columns are matched by name, and new ones may come."""

@@ -160,6 +160,12 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
             raise ValueError(f"y has shape {targets.shape}, expected (n,), or (n, m) for m outputs.")
         return Targets(targets[:, None] if targets.ndim == 1 else targets)
 
+    def _plain_target(self, y: Any) -> FloatArray | None:
+        loss = self.committee_.loss
+        if type(y) is not float or not math.isfinite(y) or loss.n_targets != 1 or not loss.takes_any_number:
+            return None
+        return np.array([[y]])
+
     def _check_targets(self, targets: Targets, loss: Loss) -> None:
         loss.check_targets(targets.values)
 
@@ -383,6 +389,15 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                     "classes. Declare all classes at the first call (classes=...), or use loss='log_loss'."
                 )
         return Targets(codes[:, None], labels, new)
+
+    def _plain_target(self, y: Any) -> FloatArray | None:
+        numbers = self.labels_.numbers
+        if not numbers or type(y) is not type(next(iter(numbers))) or not self._is_log_loss():
+            return None
+        code = numbers.get(y)
+        if code is None:
+            return None
+        return np.array([[float(code) if isinstance(self.committee_.loss, Softmax) else 2.0 * code - 1.0]])
 
     def _check_targets(self, targets: Targets, loss: Loss) -> None:
         """Labels were checked when they were encoded."""

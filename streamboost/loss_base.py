@@ -146,6 +146,11 @@ class Loss(ABC):
         """Which of the finite targets (n, k) mean something to this loss; all do unless a loss says otherwise."""
         return np.ones(y.shape, dtype=np.bool_)
 
+    @property
+    def takes_any_number(self) -> bool:
+        """Whether every finite number is a target."""
+        return type(self).is_coded is Loss.is_coded
+
     def check_targets(self, y: FloatArray) -> None:
         """Raise a ``ValueError`` that names the first row of targets (n, k) this loss cannot learn from."""
         if y.ndim != 2 or y.shape[1] != self.n_targets:
@@ -157,7 +162,7 @@ class Loss(ABC):
         if not finite.all():
             way_out = "Drop the row or fill in the target before learning."
             raise ValueError(f"{_first(y, ~finite)}, expected a finite number. {way_out}")
-        if type(self).is_coded is Loss.is_coded:  # every number means something
+        if self.takes_any_number:
             return
         coded = self.is_coded(y)  # (n, k)
         if not coded.all():

@@ -149,6 +149,8 @@ class Arena:
         self.rates = np.zeros((len(self.boosters), kernels.RATES))
         self._lay_plan()
         self.counts = _stack(replays, "counts")
+        self.each_counts = list(self.counts)
+        self.books = [(booster, booster.cost, booster.stack.n_learners) for booster in boosters]
         self.trees: kernels.Trees = (
             _join(boosters, "eta", (-1,)),
             _join(stacks, "feature", (-1,)),
@@ -306,19 +308,21 @@ def learn(
             arena.trees, arena.meters, arena.lines, arena.slopes, arena.windows,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
-        for booster in boosters:  # what Booster.count does, without a call for each
-            units = (stop - row) * booster.stack.n_learners
+        for booster, cost, n_learners in arena.books:  # what Booster.count does, without a call for each
+            units = (stop - row) * n_learners
             booster.n_rows += stop - row
-            booster.cost.predictions += units
-            booster.cost.updates += units
+            cost.predictions += units
+            cost.updates += units
         if reached < 0:
             raise boosters[0].not_finite()
         for booster, look in zip(boosters, looks, strict=False):
             booster.settle(look)
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[row:stop], y[row:stop], weight[row:stop], booster.loss, booster.scale)
-        if arena.counts[:, kernels.DUE].any():
-            refit(arena)
+        for counts in arena.each_counts:
+            if counts[kernels.DUE]:
+                refit(arena)
+                break
         row = stop
     return scores
 
