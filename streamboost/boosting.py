@@ -218,14 +218,16 @@ class Booster:
             Targets, coded as the loss wants them.
         weight : array of shape (n,), optional
         """
-        X, y, weight = check_chunk(X, y, weight, self.loss, self.stack.n_features if self.is_open else None)
+        chunk = check_chunk(X, y, weight, self.loss, self.stack.n_features if self.is_open else None)
+        X, y, weight = chunk
         self.stack.check_weight(weight)
         scores = np.empty((len(X), self.loss.n_outputs))
         if len(X) and not self.is_open:
             self.open(X.shape[1], y.shape[1])
         arena = self._native() if self.is_open else None
         if arena is not None:
-            return native.learn(arena, None, self.descent.readout, X, y, weight)
+            native.learn(arena, None, self.descent.readout, chunk, scores, 0, len(X))
+            return scores
         size = 1 if self.semantics == "sequential" else max(len(X), 1)
         for start in range(0, len(X), size):
             rows = slice(start, start + size)

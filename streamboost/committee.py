@@ -15,7 +15,7 @@ import numpy as np
 from streamboost import limits, native
 from streamboost.arrays import FloatArray
 from streamboost.boosting import BLOCK, Booster
-from streamboost.chunks import check_chunk, check_rows
+from streamboost.chunks import Chunk, check_chunk, check_rows
 from streamboost.descents import GradientDescent
 from streamboost.hedge import HALF_LIVES, Expert, Hedge
 from streamboost.losses import Loss
@@ -197,24 +197,19 @@ class Committee:
         """The same for rows (n, d), targets (n, k) and weights (n,) that were checked already."""
         if len(X) and not self.is_open:
             self.open(X.shape[1], y.shape[1])
-        scores = np.empty((len(X), self.loss.n_outputs))
+        chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.loss.n_outputs))
         step = 1 if self.boosters[0].semantics == "sequential" else max(len(X), 1)
         start = 0
         while start < len(X):
             arena = self._native()
             size = step if arena is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
-            if arena is not None and start == 0 and len(X) <= size:  # the common case of one row, without copies
-                scores = native.learn(arena, self.hedge, self.readout, X, y, weight, self._duel)
-                self._review(len(X))
-                return scores
-            rows = slice(start, start + size)
+            stop = min(start + size, len(X))
             if arena is None:
-                part = self._step(X[rows], y[rows], weight[rows])
+                scores[start:stop] = self._step(X[start:stop], y[start:stop], weight[start:stop])
             else:
-                part = native.learn(arena, self.hedge, self.readout, X[rows], y[rows], weight[rows], self._duel)
-            scores[rows] = part
-            start += len(part)
-            self._review(len(part))
+                native.learn(arena, self.hedge, self.readout, chunk, scores, start, stop, self._duel)
+            self._review(stop - start)
+            start = stop
         return scores
 
     @property

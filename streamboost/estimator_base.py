@@ -103,8 +103,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
         fresh._learn(X, y, sample_weight, classes=classes)
-        for name in [name for name in self.__dict__ if name.endswith("_")]:
-            delattr(self, name)
+        self._forget()
         self.__dict__.update(fresh.__dict__)
         return self
 
@@ -128,8 +127,29 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         committee = self.committee_ if hasattr(self, "committee_") else self._make_committee(targets, encoded)
         self._check_targets(targets, committee.loss)
         committee.check_weight(weight)
-        self._take_in(encoded, committee)
-        return self._advance(encoded.X, targets, weight)
+        self._check_signs(encoded, committee)
+        try:
+            self._take_in(encoded, committee)
+            return self._advance(encoded.X, targets, weight)
+        except ValueError:
+            if committee.n_rows == 0:  # options that do not fit the first rows: as if they had never come
+                self._forget()
+            raise
+
+    def _check_signs(self, encoded: Encoded, committee: Committee) -> None:
+        """Refuse text in a column that predictions must rise or fall with."""
+        signs = getattr(committee.boosters[0].stack, "monotone", ())
+        kinds = {} if encoded.changes is None else encoded.changes.kinds
+        for j in [j for j, kind in kinds.items() if kind == "category" and j < len(signs) and signs[j]]:
+            raise ValueError(
+                f"column {self.encoder_.names[j] if self.encoder_.names else j!r} holds text, but monotonic_cst gives "
+                "it a sign, expected numbers: levels have no order in which to rise or fall. Leave it out there."
+            )
+
+    def _forget(self) -> None:
+        """Be as if nothing had been learned."""
+        for name in [name for name in self.__dict__ if name.endswith("_")]:
+            delattr(self, name)
 
     def _encode(self, X: Any, dialect: Dialect, *, learning: bool) -> Encoded:
         """Rows as floats; nothing is changed."""
@@ -153,9 +173,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not hasattr(self, "encoder_"):
             self.encoder_ = Encoder(new_columns=self.new_columns)
             self.committee_ = committee
-        added = self.encoder_.commit(encoded)
+        added = 0 if encoded.changes is None else encoded.changes.n_features - self.encoder_.n_features
         if added and committee.is_open:
-            committee.add_features(added)
+            committee.add_features(added)  # first, as it may refuse
+        self.encoder_.commit(encoded)
         width = self.encoder_.n_features
         self.silent_ = [*getattr(self, "silent_", ()), *range(width - added, width)]
         if added or not committee.is_open:

@@ -378,6 +378,11 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if classes is not None:
             labels = labels.extended(sorted(labels.encode(_label_column(classes))[1]))
         codes, new = labels.encode(column)
+        if self.monotonic_cst is not None and len(labels) + len(new) > 2:
+            raise ValueError(
+                f"y has the classes {[*labels.numbers, *new]!r}, but monotonic_cst is given, expected two classes: of "
+                "more it is not clear which should rise. Leave it out."
+            )
         if recipes.is_one_versus_rest(self.loss):
             if first:  # the classes of the first chunk are the classes
                 labels = labels.extended(sorted(new))

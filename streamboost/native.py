@@ -21,6 +21,7 @@ from streamboost import linear_kernels, losses
 from streamboost import row_kernels as kernels
 from streamboost.arrays import FloatArray
 from streamboost.bases import Constant, Linear
+from streamboost.chunks import Chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.hedge import Hedge
 from streamboost.losses import Loss, Scale
@@ -126,11 +127,11 @@ class Arena:
 
     Parameters
     ----------
-    n_jobs : int, optional
-        How many of them may be refitted at the same time.
     boosters : sequence of Booster
         Open, over the same columns, under the same loss. Each notes the arena it has moved into, and moves out
         (:meth:`Booster.move_out`) before it replaces an array.
+    n_jobs : int, optional
+        How many of them may be refitted at the same time.
     """
 
     def __init__(self, boosters: Sequence[Booster], n_jobs: int | None = None) -> None:
@@ -173,7 +174,7 @@ class Arena:
             self._stack_base("count", (d,)),
             self._stack_base("mean", (d,)),
             self._stack_base("m2", (d,)),
-            self._signs(d),
+            self._signs(),
             self._stack_base("weights", (d + 1, m)),
             self._stack_base("effects", levels),
         )
@@ -210,7 +211,7 @@ class Arena:
                 setattr(owner, name, view)
         return stacked
 
-    def _signs(self, d: int) -> kernels.Signs:
+    def _signs(self) -> kernels.Signs:
         """The signs of the bases' weights, of no width where none has any."""
         signs = [getattr(booster.base, "signs", np.zeros(0, np.int8)) for booster in self.boosters]
         width = max(map(len, signs))
@@ -284,21 +285,20 @@ def learn(
     arena: Arena,
     hedge: Hedge | None,
     readout: str,
-    X: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
+    chunk: Chunk,
+    scores: FloatArray,
+    row: int,
+    end: int,
     duel: FloatArray = NO_DUEL,
-) -> FloatArray:
-    """Predict and learn checked rows in order; return the scores made before learning, (n, m)."""
-    boosters = arena.boosters
-    scores = np.empty((len(X), boosters[0].loss.n_outputs))
-    row = 0
-    while row < len(X):
+) -> None:
+    """Predict and learn the rows from ``row`` to ``end`` of a chunk in order; write the scores made before, (n, m)."""
+    boosters, (X, y, weight) = arena.boosters, chunk
+    while row < end:
         if not arena.is_settled:
             arena.is_settled = all(booster.is_settled for booster in boosters)
             arena.load()
         # while the first rows tell the scale, every one of them may change the steps
-        stop = len(X) if arena.is_settled else row + 1
+        stop = end if arena.is_settled else row + 1
         looks = [] if arena.is_settled else [booster.look(y[row:stop], weight[row:stop]) for booster in boosters]
         if looks:
             arena.load([look.scale for look in looks])
@@ -324,7 +324,6 @@ def learn(
                 refit(arena)
                 break
         row = stop
-    return scores
 
 
 def _readout(arena: Arena, readout: str) -> int:

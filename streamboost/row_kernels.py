@@ -1,4 +1,4 @@
-"""The native row loop: what :meth:`Booster._step` and the hedge do for a row, for all boosters of a committee at once.
+"""The native row loop: what ``Booster.ask``, the hedge and ``Booster.tell`` do for a row, for all boosters at once.
 
 The arrays of all boosters lie end to end (see :mod:`streamboost.native`); ``plan`` (R, :data:`PLAN`) and ``rates``
 (R, :data:`RATES`) tell where those of each booster begin and what it was told to do. A row is first walked
@@ -56,20 +56,60 @@ LOG_SHARE, WRONG_SHARE, SURPRISE, FAR_OFF = 0.1, 0.5, 9.210340371976182, 2.0  # 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_gradient(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray, out: FloatArray) -> None:
-    """Add the gradient of the loss at ``score`` (m,) to ``out``."""
+def to_prediction(kind: int, score: FloatArray, out: FloatArray) -> None:
+    """Where experts are mixed: probabilities and means for log losses, else the scores themselves."""
     m = score.shape[0]
     if kind == SOFTMAX:
         top = score[0]
         for k in range(1, m):
             top = max(top, score[k])
         total = 0.0
-        odds = np.empty(m)
         for k in range(m):
-            odds[k] = math.exp(score[k] - top)
-            total += odds[k]
+            out[k] = math.exp(score[k] - top)
+            total += out[k]
         for k in range(m):
-            out[k] += odds[k] / total
+            out[k] /= total
+    elif kind == LOGISTIC:
+        for k in range(m):
+            small = math.exp(-abs(score[k]))
+            out[k] = (1.0 if score[k] >= 0.0 else small) / (1.0 + small)
+    elif kind == POISSON:
+        for k in range(m):
+            out[k] = math.exp(min(max(score[k], -LARGEST_EXPONENT), LARGEST_EXPONENT))
+    else:
+        for k in range(m):
+            out[k] = score[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def to_score(kind: int, out: FloatArray) -> None:
+    """Back from there, in place."""
+    m = out.shape[0]
+    if kind == SOFTMAX:
+        mean = 0.0
+        for k in range(m):
+            out[k] = math.log(max(out[k], SMALLEST))
+            mean += out[k] / m
+        for k in range(m):
+            out[k] -= mean
+    elif kind == LOGISTIC:
+        for k in range(m):
+            p = min(max(out[k], SMALLEST), 1.0 - 1.1102230246251565e-16)
+            out[k] = math.log(p) - math.log1p(-p)
+    elif kind == POISSON:
+        for k in range(m):
+            out[k] = math.log(max(out[k], math.exp(-LARGEST_EXPONENT)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_gradient(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray, out: FloatArray) -> None:
+    """Add the gradient of the loss at ``score`` (m,) to ``out``."""
+    m = score.shape[0]
+    if kind == SOFTMAX:
+        probability = np.empty(m)
+        to_prediction(kind, score, probability)
+        for k in range(m):
+            out[k] += probability[k]
         out[int(y[0])] -= 1.0
     else:
         for k in range(m):
@@ -132,52 +172,6 @@ def value(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArr
         elif kind == HINGE:
             total += max(0.0, 1.0 - y[k] * s)
     return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def to_prediction(kind: int, score: FloatArray, out: FloatArray) -> None:
-    """Where experts are mixed: probabilities and means for log losses, else the scores themselves."""
-    m = score.shape[0]
-    if kind == SOFTMAX:
-        top = score[0]
-        for k in range(1, m):
-            top = max(top, score[k])
-        total = 0.0
-        for k in range(m):
-            out[k] = math.exp(score[k] - top)
-            total += out[k]
-        for k in range(m):
-            out[k] /= total
-    elif kind == LOGISTIC:
-        for k in range(m):
-            small = math.exp(-abs(score[k]))
-            out[k] = (1.0 if score[k] >= 0.0 else small) / (1.0 + small)
-    elif kind == POISSON:
-        for k in range(m):
-            out[k] = math.exp(min(max(score[k], -LARGEST_EXPONENT), LARGEST_EXPONENT))
-    else:
-        for k in range(m):
-            out[k] = score[k]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def to_score(kind: int, out: FloatArray) -> None:
-    """Back from there, in place."""
-    m = out.shape[0]
-    if kind == SOFTMAX:
-        mean = 0.0
-        for k in range(m):
-            out[k] = math.log(max(out[k], SMALLEST))
-            mean += out[k] / m
-        for k in range(m):
-            out[k] -= mean
-    elif kind == LOGISTIC:
-        for k in range(m):
-            p = min(max(out[k], SMALLEST), 1.0 - 1.1102230246251565e-16)
-            out[k] = math.log(p) - math.log1p(-p)
-    elif kind == POISSON:
-        for k in range(m):
-            out[k] = math.log(max(out[k], math.exp(-LARGEST_EXPONENT)))
 
 
 # One row through one booster.

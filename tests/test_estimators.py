@@ -442,3 +442,46 @@ def test_a_bad_dict_row_changes_nothing(labelled):
     with pytest.raises(ValueError, match="sample_weight in row 0 is -1"):
         model.learn_one({"a": 1}, 1, w=-1)
     assert same_state(model, state)
+
+
+def test_constraints_the_first_rows_cannot_meet_leave_the_model_unlearned(rows):
+    X, y = rows
+    model = SGBRegressor(**SMALL, monotonic_cst=[1, 0])
+    with pytest.raises(ValueError, match="monotonic_cst has shape"):
+        model.partial_fit(X, y)
+    assert not hasattr(model, "committee_")
+    model.set_params(monotonic_cst=[1, 0, 0, 0]).partial_fit(X, y)
+    along = np.tile(X[0], (50, 1))
+    along[:, 0] = np.linspace(-3, 3, 50)
+    assert (np.diff(model.predict(along)) >= 0).all()
+
+
+def test_a_third_class_under_a_constraint_is_refused_and_nothing_is_lost(labelled):
+    X, y = labelled
+    two = y != "mid"
+    model = SGBClassifier(**SMALL, monotonic_cst=[0, 0, 1, 0]).partial_fit(X[two], y[two])
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="expected two classes"):
+        model.partial_fit(X, y)
+    assert same_state(model, before)
+
+
+def test_text_in_a_column_with_a_sign_is_refused_and_nothing_is_lost():
+    model = SGBRegressor(**SMALL, monotonic_cst={"a": 1})
+    for t in range(20):
+        model.learn_one({"a": None, "b": float(t)}, float(t))
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="column 'a' holds text"):
+        model.learn_one({"a": "high", "b": 1.0}, 1.0)
+    assert same_state(model, before)
+
+
+def test_a_new_column_beyond_the_memory_limit_is_refused_and_nothing_is_lost(rows):
+    X, y = rows
+    with pytest.warns(UserWarning, match="memory_limit_mb"):
+        model = SGBRegressor(memory_limit_mb=1.2).partial_fit(X, y)
+    width, queries = model.n_features_in_, model.predict(X[:5])
+    with pytest.raises(ValueError, match="memory_limit_mb is"):
+        model.learn_one(dict.fromkeys(range(4000), 1.0), 1.0)
+    assert model.n_features_in_ == width == model.encoder_.n_features == model.committee_.n_features
+    np.testing.assert_array_equal(model.predict(X[:5]), queries)
