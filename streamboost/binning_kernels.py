@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamboost.arrays import FloatArray, IntArray
+from streamboost.compiled import compiled, compiled_inside
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def midpoint(low: float, high: float) -> float:
     """Return a number t with low <= t < high, halfway where the floats allow it."""
     middle = 0.5 * low + 0.5 * high  # halved first: the sum of two huge numbers would overflow
@@ -18,7 +18,7 @@ def midpoint(low: float, high: float) -> float:
     return low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place_edges(columns: FloatArray, n_numbers: IntArray, edges: FloatArray, n_edges: IntArray) -> None:
     """Write the cut points of sorted ``columns`` (d, n), of which the first ``n_numbers`` are numbers.
 
@@ -48,7 +48,7 @@ def place_edges(columns: FloatArray, n_numbers: IntArray, edges: FloatArray, n_e
         n_edges[j] = n_cuts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def encode(
     X: FloatArray,
     edges: FloatArray,

@@ -7,14 +7,14 @@ cost little more than one.
 import math
 
 import numpy as np
-from numba import njit
 
 from streamboost.arrays import FloatArray
+from streamboost.compiled import compiled
 
 BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def learn_moments(X: FloatArray, weight: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray) -> None:
     """Take rows into the weighted running moments of each column, NaN passed over."""
     for s in range(X.shape[0]):
@@ -30,7 +30,7 @@ def learn_moments(X: FloatArray, weight: FloatArray, count: FloatArray, mean: Fl
                 m2[j] += w * away * (x - mean[j])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def standardize(
     X: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray, clip: float, out: FloatArray
 ) -> None:
@@ -50,7 +50,7 @@ def standardize(
         out[s, d] = 1.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def plain_inputs(X: FloatArray, out: FloatArray) -> None:
     """Write the rows as they are, missing values as 0, and a last column of ones."""
     n, d = X.shape
@@ -60,7 +60,7 @@ def plain_inputs(X: FloatArray, out: FloatArray) -> None:
         out[s, d] = 1.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def apply(Z: FloatArray, W: FloatArray) -> FloatArray:
     """Z W, every row by itself: unlike a BLAS product, the same to the last bit however many rows are asked at once."""
     n, p = Z.shape
@@ -74,7 +74,7 @@ def apply(Z: FloatArray, W: FloatArray) -> FloatArray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def recursive_least_squares(
     Z: FloatArray,
     targets: FloatArray,
@@ -126,7 +126,7 @@ def recursive_least_squares(
                 P[b, a] = P[a, b]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def adagrad(
     Z: FloatArray,
     targets: FloatArray,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.compiled import compiled, compiled_inside
 
 Leaves = NDArray[np.uint16]
 Codes = NDArray[np.uint8]
@@ -55,7 +55,7 @@ LOG_SHARE, WRONG_SHARE, SURPRISE, FAR_OFF = 0.1, 0.5, 9.210340371976182, 2.0  # 
 # Losses: the formulas of streamboost.losses for one row.
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def to_prediction(kind: int, score: FloatArray, out: FloatArray) -> None:
     """Where experts are mixed: probabilities and means for log losses, else the scores themselves."""
     m = score.shape[0]
@@ -81,7 +81,7 @@ def to_prediction(kind: int, score: FloatArray, out: FloatArray) -> None:
             out[k] = score[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def to_score(kind: int, out: FloatArray) -> None:
     """Back from there, in place."""
     m = out.shape[0]
@@ -101,7 +101,7 @@ def to_score(kind: int, out: FloatArray) -> None:
             out[k] = math.log(max(out[k], math.exp(-LARGEST_EXPONENT)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def add_gradient(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray, out: FloatArray) -> None:
     """Add the gradient of the loss at ``score`` (m,) to ``out``."""
     m = score.shape[0]
@@ -119,7 +119,7 @@ def add_gradient(kind: int, option: float, ridge: float, score: FloatArray, y: F
             out[k] += 2.0 * ridge * score[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def slope(kind: int, option: float, s: float, y: float) -> float:
     """The derivative of a loss that is a sum over outputs."""
     if kind == SQUARED:
@@ -138,7 +138,7 @@ def slope(kind: int, option: float, s: float, y: float) -> float:
     return -y if y * s < 1.0 else 0.0  # the hinge
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def value(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
     """The loss of ``score`` (m,)."""
     m = score.shape[0]
@@ -177,7 +177,7 @@ def value(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArr
 # One row through one booster.
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray, z: FloatArray) -> None:
     """Write (x - mean) / sd, clipped, and a last 1; missing values and constant columns become 0."""
     d = x.shape[0]
@@ -188,7 +188,7 @@ def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: Floa
     z[d] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def learn_moments_row(
     x: FloatArray, w: float, cat_at: IntArray, count: FloatArray, mean: FloatArray, m2: FloatArray
 ) -> None:
@@ -201,7 +201,7 @@ def learn_moments_row(
             m2[j] += w * away * (x[j] - mean[j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> None:
     """y⁰ = Wᵀ z, where a weight of the wrong sign counts as 0."""
     for k in range(out.shape[0]):
@@ -212,13 +212,13 @@ def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> No
                 out[k] += z[a] * W[a, k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def level_of(x: float, n_levels: int) -> int:
     """The level a value stands for; all beyond the last one known share it."""
     return int(x) if 0.0 <= x < n_levels else n_levels - 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: FloatArray) -> None:
     """Add what the levels of a row add to y⁰."""
     if effects.shape[0] == 0:
@@ -230,7 +230,7 @@ def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: Float
                 out[k] += effects[cat_at[j], level, k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def walk_row(
     x: FloatArray, plan: IntArray, rates: FloatArray, trees: Trees, leaf: Leaves, h: FloatArray, walk: FloatArray
 ) -> None:
@@ -267,7 +267,7 @@ def walk_row(
             walk[i + 1, k] = walk[i, k] - step * said
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def set_targets(rule: Rule, y: FloatArray, h: FloatArray, walk: FloatArray, targets: FloatArray) -> bool:
     """What each learner should have said: ∇ᵢ, or Δᵢ₋₁ + ∇ᵢ; return whether all of it is finite."""
     kind, option, ridge, descent = rule
@@ -304,7 +304,7 @@ def set_targets(rule: Rule, y: FloatArray, h: FloatArray, walk: FloatArray, targ
     return is_finite
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def set_softmax_gradient(walk: FloatArray, targets: FloatArray, i: int, label: int) -> None:
     """The probabilities at one partial sum, minus 1 at the label."""
     m = walk.shape[1]
@@ -321,7 +321,7 @@ def set_softmax_gradient(walk: FloatArray, targets: FloatArray, i: int, label: i
     targets[i, label] -= 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def learn_leaves(
     plan: IntArray, rates: FloatArray, stats: FloatArray, leaf: Leaves, targets: FloatArray, w: float
 ) -> None:
@@ -340,7 +340,7 @@ def learn_leaves(
         q += n_leaves
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def least_squares_row(
     z: FloatArray,
     y: FloatArray,
@@ -386,7 +386,7 @@ def least_squares_row(
             P[b, a] = P[a, b]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def adagrad_row(
     rule: Rule,
     z: FloatArray,
@@ -416,7 +416,7 @@ def adagrad_row(
                 W[a, k] -= rate * g / math.sqrt(G[a, k])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def learn_base_row(
     rule: Rule, base: int, x: FloatArray, y: FloatArray, w: float, rates: FloatArray, cat_at: IntArray, z: FloatArray,
     count: FloatArray, mean: FloatArray, m2: FloatArray, signs: Signs, W: FloatArray, effects: FloatArray,
@@ -453,14 +453,14 @@ def learn_base_row(
                         effects[c, level, k] -= rate * g / math.sqrt(sizes[c, level, k])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def interval(fill: int, room: int, every: int, soonest: int) -> int:
     """Rows between two refits, as full as the window is now."""
     share = fill / room
     return max(soonest, int(every * share * math.sqrt(share)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def remember_row(
     x: FloatArray,
     y: FloatArray,
@@ -508,7 +508,7 @@ def remember_row(
 # The hedge: streamboost.hedge for one row.
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def read_walk(walk: FloatArray, step: int, averages: bool, out: FloatArray) -> None:
     """The score of the first ``step`` learners: their last partial sum, or the mean of all."""
     for k in range(out.shape[0]):
@@ -521,14 +521,14 @@ def read_walk(walk: FloatArray, step: int, averages: bool, out: FloatArray) -> N
             out[k] = walk[step, k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def read_experts(averages: bool, experts: IntArray, walks: FloatArray, first: IntArray, said: FloatArray) -> None:
     """What every expert says, (E, m)."""
     for e in range(experts.shape[0]):
         read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, said[e])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def mix(kind: int, voices: FloatArray, said: FloatArray, out: FloatArray, prediction: FloatArray) -> None:
     """The experts' vote, (m,)."""
     for k in range(out.shape[0]):
@@ -540,7 +540,7 @@ def mix(kind: int, voices: FloatArray, said: FloatArray, out: FloatArray, predic
     to_score(kind, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def stake(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
     """What an expert loses on a row: for classes a little of the loss, and more if the class is wrong."""
     lost: float = value(kind, option, ridge, score, y)
@@ -560,7 +560,7 @@ def stake(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArr
     return lost
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def weigh(losses: FloatArray, temperature: float, trust: FloatArray) -> None:
     """Exponential weights of discounted losses."""
     best = losses[0]
@@ -574,7 +574,7 @@ def weigh(losses: FloatArray, temperature: float, trust: FloatArray) -> None:
         trust[e] /= total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def learn_hedge(rule: Rule, said: FloatArray, y: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
     """Let every voter weigh the experts anew, and the chair weigh the voters.
 
@@ -623,7 +623,7 @@ def learn_hedge(rule: Rule, said: FloatArray, y: FloatArray, w: float, hedge: He
             voices[e] += trust[V, v] * trust[v, e]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray,
     rule: Rule, readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, duel: FloatArray,
@@ -693,7 +693,7 @@ def learn_rows(
     return stop
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def score_rows(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray,
     experts: IntArray, voices: FloatArray, trees: Trees, lines: Line,
@@ -723,7 +723,7 @@ def score_rows(
             mix(kind, voices, said, scores[s], prediction)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def leaf_steps(stats: FloatArray, bounds: FloatArray, l2: float, eta: FloatArray, n: int) -> FloatArray:
     """How far each leaf of the first n trees moves a score, η h, (n, leaves, m)."""
     n_leaves, m = stats.shape[1], stats.shape[2] - 1
@@ -739,7 +739,7 @@ def leaf_steps(stats: FloatArray, bounds: FloatArray, l2: float, eta: FloatArray
     return steps
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray) -> None:
     """y⁰ of remembered rows, (n, m)."""
     count, mean, m2, signs, given, effects = line
@@ -770,7 +770,7 @@ def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray)
         add_effects(X[s], cat_at, effects, scores[s])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def fresh_target(
     rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
     bounds: FloatArray, l2: float, marks: Leaves, i: int, target: FloatArray,
@@ -813,7 +813,7 @@ def fresh_target(
     set_gradients(kind, option, ridge, scores, y, target)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def set_gradients(
     kind: int, option: float, ridge: float, scores: FloatArray, y: FloatArray, target: FloatArray
 ) -> None:

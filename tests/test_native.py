@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from streamboost import row_kernels as kernels
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
+from streamboost.compiled import compiled
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.hedge import Hedge, stakes
 from streamboost.losses import (
@@ -55,7 +57,22 @@ def rule(loss, descent=DESCENTS["algorithm 1"]):
     return native.rule(Booster(loss, descent))
 
 
-# The formulas
+# The formulas, each compiled as something Python may call
+
+INSIDE = [
+    "value",
+    "add_gradient",
+    "stake",
+    "to_prediction",
+    "to_score",
+    "set_gradients",
+    "slope",
+    "set_targets",
+    "mix",
+    "learn_hedge",
+    "interval",
+]
+alone = types.SimpleNamespace(**{name: compiled(getattr(kernels, name).py_func) for name in INSIDE})
 
 EXTREMES = [-1000.0, -301.0, -300.0, -1.0, -0.0, 0.0, 1e-300, 1.0, 37.0, 299.0, 301.0, 1000.0]
 some_score = st.one_of(st.sampled_from(EXTREMES), st.floats(-20, 20))
@@ -96,17 +113,17 @@ def test_losses_gradients_links_and_stakes_are_those_of_the_plain_path(loss, dat
     kind, option, ridge, _ = rule(loss)
     for s in range(4):
         score, target = scores[s], y[s]
-        close(kernels.value(kind, option, ridge, score, target), loss.value(score, target))
+        close(alone.value(kind, option, ridge, score, target), loss.value(score, target))
         out = np.arange(1.0, 1.0 + loss.n_outputs)
-        kernels.add_gradient(kind, option, ridge, score, target, out)
+        alone.add_gradient(kind, option, ridge, score, target, out)
         close(out, np.arange(1.0, 1.0 + loss.n_outputs) + loss.gradient(score, target))
-        close(kernels.stake(kind, option, ridge, score, target), stakes(score[None], target, loss)[0])
-        kernels.to_prediction(kind, score, out)
+        close(alone.stake(kind, option, ridge, score, target), stakes(score[None], target, loss)[0])
+        alone.to_prediction(kind, score, out)
         close(out, loss.link.predict(score))
-        kernels.to_score(kind, out)
+        alone.to_score(kind, out)
         close(out, loss.link.score(loss.link.predict(score)))
     gradients = np.empty((4, loss.n_outputs))
-    kernels.set_gradients(kind, option, ridge, scores, y, gradients)
+    alone.set_gradients(kind, option, ridge, scores, y, gradients)
     close(gradients, loss.gradient(scores, y))
 
 
@@ -117,7 +134,7 @@ def test_the_slope_is_the_derivative_of_one_output(loss, s, y):
     if isinstance(loss, (Logistic, Hinge)):
         y = 1.0 if y > 0 else -1.0
     kind, option, _, _ = rule(loss)
-    close(kernels.slope(kind, option, s, y), loss.gradient(np.array([s]), np.array([y]))[0])
+    close(alone.slope(kind, option, s, y), loss.gradient(np.array([s]), np.array([y]))[0])
 
 
 def test_probabilities_of_0_and_1_have_the_scores_the_links_give_them():
@@ -128,7 +145,7 @@ def test_probabilities_of_0_and_1_have_the_scores_the_links_give_them():
         (Squared(n_outputs=2), [0.0, -1e200]),
     ]:
         out = np.array(prediction)
-        kernels.to_score(rule(loss)[0], out)
+        alone.to_score(rule(loss)[0], out)
         assert_allclose(out, loss.link.score(np.array(prediction)), rtol=1e-12)
 
 
@@ -141,7 +158,7 @@ def test_targets_are_those_of_the_descent(loss, descent, data):
     h = np.array(data.draw(st.lists(st.floats(-5, 5), min_size=3 * loss.n_outputs, max_size=3 * loss.n_outputs)))
     h = h.reshape(3, loss.n_outputs)
     targets = np.empty((3, loss.n_outputs))
-    assert kernels.set_targets(rule(loss, descent), y[0], h, walk, targets)
+    assert alone.set_targets(rule(loss, descent), y[0], h, walk, targets)
     close(targets, descent.targets(walk[None], h[None], loss, y[:1])[0])
 
 
@@ -151,12 +168,12 @@ def test_a_target_that_is_not_finite_is_noticed_wherever_it_is(bad):
         walk = np.zeros((4, 2))
         walk[i, 1] = bad
         targets = np.empty((3, 2))
-        assert not kernels.set_targets(rule(Squared(n_outputs=2)), np.zeros(2), np.zeros((3, 2)), walk, targets)
+        assert not alone.set_targets(rule(Squared(n_outputs=2)), np.zeros(2), np.zeros((3, 2)), walk, targets)
 
 
 def test_targets_whose_sum_overflows_are_finite_all_the_same():
     walk, targets = np.full((4, 1), 1e308), np.empty((3, 1))
-    assert kernels.set_targets(rule(Squared()), np.zeros(1), np.zeros((3, 1)), walk, targets)
+    assert alone.set_targets(rule(Squared()), np.zeros(1), np.zeros((3, 1)), walk, targets)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -174,9 +191,9 @@ def test_the_hedge_is_the_plain_one(loss, seed, weights):
         said = rng.normal(size=(3, loss.n_outputs))
         y = targets_for(loss, rng.normal(size=1))[0]
         out, room = np.empty(loss.n_outputs), np.empty(loss.n_outputs)
-        kernels.mix(rule(loss)[0], compiled.voices, said, out, room)
+        alone.mix(rule(loss)[0], compiled.voices, said, out, room)
         close(out, plain.mix(said, loss))
-        kernels.learn_hedge(rule(loss), said, y, w, compiled.arrays, duel)
+        alone.learn_hedge(rule(loss), said, y, w, compiled.arrays, duel)
         watch.count(plain.learn(said, y, loss, w), w)
     for name in ("seen", "losses", "trust", "voices"):
         close(getattr(compiled, name), getattr(plain, name))
@@ -190,7 +207,7 @@ def test_refits_are_as_far_apart_as_the_replay_says(fill, room, every, soonest):
     stack.open(1, 1)
     replay.open(stack, 1)
     replay.counts[0] = fill = min(fill, room)
-    assert kernels.interval(fill, room, every, replay.soonest) == replay.interval
+    assert alone.interval(fill, room, every, replay.soonest) == replay.interval
 
 
 def test_constants_are_the_same_on_both_paths():

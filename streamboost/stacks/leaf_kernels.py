@@ -6,17 +6,17 @@ Nodes, leaves and their statistics are laid out as in :mod:`streamboost.stacks.t
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.compiled import compiled
 
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]
 Sets = NDArray[np.uint64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def route(
     X: FloatArray,
     feature: IntArray,
@@ -56,7 +56,7 @@ def route(
     return leaf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> FloatArray:
     """Return what the leaves (n, k) of the first k trees say, (n, k, m), each within its bounds if it has any."""
     n, n_trees = leaf.shape
@@ -76,7 +76,7 @@ def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> Floa
     return said
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
     """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
     m = targets.shape[2]

@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
 from streamboost.arrays import FloatArray
 from streamboost.stacks.base import Marks, Stack, Window
@@ -272,6 +269,9 @@ class Habits(NamedTuple):
             )
         kind = type(estimator).__name__
         # an estimator without tags has declared nothing, so it gets its rows as they are
+        from sklearn.pipeline import Pipeline  # here, since it takes seconds that those who need none of it would wait
+        from sklearn.utils import get_tags
+
         tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
         if tags is not None and tags.estimator_type not in (None, "regressor"):
             raise TypeError(
@@ -304,6 +304,8 @@ class Habits(NamedTuple):
 
 def seeded_clone(estimator: Any, seed: tuple[int, ...]) -> Any:
     """Return a clone whose ``random_state``, and those of the estimators in it, are drawn afresh."""
+    from sklearn.base import clone
+
     copy = clone(estimator, safe=False)
     names = sorted(copy.get_params()) if hasattr(copy, "get_params") else []
     rng = np.random.default_rng(seed)

@@ -8,10 +8,10 @@ The statistics of a leaf are the sums of weight * target, one for each output, a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.compiled import compiled, compiled_inside
 
 Codes = NDArray[np.uint8]
 Leaves = NDArray[np.uint16]
@@ -20,7 +20,7 @@ Sets = NDArray[np.uint64]
 Signs = NDArray[np.int8]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grow(
     codes: Codes,
     target: FloatArray,
@@ -107,7 +107,7 @@ def grow(
     _add_up_leaves(codes, values, n_bins, depth, is_level, feature, cut, subset, missing_left, stats, leaf)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _note(
     todo: IntArray,
     limits: FloatArray,
@@ -127,14 +127,17 @@ def _note(
     return n_todo + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _values(target: FloatArray, weight: FloatArray) -> FloatArray:
     """Return what histograms add up: weight * target, weight and 1, the number of rows, in the last column.
 
     Where all weights are 1 the last two are the same and kept once.
     """
     n, m = target.shape
-    values = np.ones((n, m + 1 if np.all(weight == 1.0) else m + 2))
+    are_ones = True
+    for s in range(n):
+        are_ones &= weight[s] == 1.0
+    values = np.ones((n, m + 1 if are_ones else m + 2))
     for s in range(n):
         for k in range(m):
             values[s, k] = weight[s] * target[s, k]
@@ -142,7 +145,7 @@ def _values(target: FloatArray, weight: FloatArray) -> FloatArray:
     return values
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _rows_that_count(weight: FloatArray) -> tuple[Rows, int]:
     """Return room for the rows, led by those of weight above 0, and how many these are."""
     rows = np.empty(weight.shape[0], np.uint32)
@@ -154,7 +157,7 @@ def _rows_that_count(weight: FloatArray) -> tuple[Rows, int]:
     return rows, n_rows
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _sum_of_squares(target: FloatArray, weight: FloatArray) -> float:
     total = 0.0
     for s in range(target.shape[0]):
@@ -163,7 +166,7 @@ def _sum_of_squares(target: FloatArray, weight: FloatArray) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _fill(hist: FloatArray, codes: Codes, rows: Rows, values: FloatArray, gathered: FloatArray) -> None:
     """Add up the ``values`` of ``rows`` by feature and bin into ``hist`` (d, n_bins + 1, c)."""
     hist[:] = 0.0
@@ -182,7 +185,7 @@ def _fill(hist: FloatArray, codes: Codes, rows: Rows, values: FloatArray, gather
                 at[k] += more[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _fill_pair(
     bins: FloatArray, bins2: FloatArray, column: Codes, column2: Codes, rows: Rows, gathered: FloatArray
 ) -> None:
@@ -196,14 +199,14 @@ def _fill_pair(
         bins2[b2, 0], bins2[b2, 1] = sum_g, sum_w
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _subtract(hist: FloatArray, part: FloatArray) -> None:
     ours, theirs = hist.reshape(-1), part.reshape(-1)
     for t in range(ours.shape[0]):
         ours[t] -= theirs[t]
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _part(rows: Rows, start: int, stop: int, spare: Rows, column: Codes, goes_left: Codes) -> int:
     """Bring the rows that go left to the front of their range, each side in order; return where they end."""
     rows = rows[start:stop]
@@ -221,7 +224,7 @@ def _part(rows: Rows, start: int, stop: int, spare: Rows, column: Codes, goes_le
     return start + middle
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _goes_left(code: int, is_level: bool, cut: int, levels: np.uint64, missing_left: bool, n_bins: int) -> bool:
     if code == n_bins:
         return missing_left
@@ -230,7 +233,7 @@ def _goes_left(code: int, is_level: bool, cut: int, levels: np.uint64, missing_l
     return code <= cut
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _highest_bins(hist: FloatArray) -> IntArray:
     """Return the highest bin of each column that holds a number: many columns need far fewer than all."""
     d, n_bins, c = hist.shape[0], hist.shape[1] - 1, hist.shape[2]
@@ -242,7 +245,7 @@ def _highest_bins(hist: FloatArray) -> IntArray:
     return highest
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _best_split(
     hist: FloatArray,
     highest: IntArray,
@@ -269,8 +272,7 @@ def _best_split(
     nothing = np.zeros(c)
     left = np.empty((c, n_bins))  # the sums over all bins up to this one
     scores = np.empty((3, n_bins))  # with the missing on the right, and on the left; and room to reckon
-    room = n_bins if np.any(is_level) else 0
-    ordered, order = np.empty((room, c)), np.empty(room, np.int64)
+    ordered, order = np.empty((n_bins, c)), np.empty(n_bins, np.int64)
     for j in range(d):
         n, missing, penalty = highest[j] + 1, hist[j, n_bins], l2
         n_missing = missing[c - 1]
@@ -301,7 +303,7 @@ def _best_split(
     return feature, cut, levels, missing_left, gain
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _sort_levels(bins: FloatArray, n_bins: int, m: int, order: IntArray, ordered: FloatArray) -> int:
     """Write the levels seen into ``order``, and their sums into ``ordered``, by their mean; return how many there are.
 
@@ -327,48 +329,43 @@ def _sort_levels(bins: FloatArray, n_bins: int, m: int, order: IntArray, ordered
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _along_main_direction(bins: FloatArray, order: IntArray, m: int) -> FloatArray:
     """Return how far each level's mean lies along the direction in which these means differ most."""
     n = order.shape[0]
-    means, weight, along = np.empty((n, m)), np.empty(n), np.empty(n)
-    if n == 0:  # all of them missing
-        return along
+    along, means, direction = np.empty(n), np.empty((n, m)), np.zeros(m)
+    best, longest, total = 0, -1.0, 0.0
     for t in range(n):
-        weight[t] = bins[order[t], m]
-        for k in range(m):
-            means[t, k] = bins[order[t], k] / weight[t]
-    if m == 1:
-        return means[:, 0].copy()
-    direction, longest = np.zeros(m), -1.0
+        total += bins[order[t], m]
     for k in range(m):
-        center, spread = np.sum(weight * means[:, k]) / np.sum(weight), 0.0
+        center, spread = 0.0, 0.0
         for t in range(n):
-            means[t, k] -= center
-            spread += weight[t] * means[t, k] * means[t, k]
+            center += bins[order[t], k] / total
+        for t in range(n):
+            weight = bins[order[t], m]
+            means[t, k] = bins[order[t], k] / weight - center
+            spread += weight * means[t, k] * means[t, k]
         if spread > longest:
-            longest = spread
-            direction[:] = 0.0
-            direction[k] = 1.0
-    for _ in range(4):  # power steps from the best single output: enough to come within a percent of the best order
+            best, longest = k, spread
+    direction[best] = 1.0
+    for step in range(1 if m == 1 else 5):  # power steps: four bring the order within a percent of the best
+        if step > 0:
+            length = 0.0
+            for k in range(m):
+                direction[k] = 0.0
+                for t in range(n):
+                    direction[k] += bins[order[t], m] * along[t] * means[t, k]
+                length = max(length, abs(direction[k]))
+            for k in range(m):
+                direction[k] /= length if length > 0.0 else 1.0
         for t in range(n):
             along[t] = 0.0
             for k in range(m):
                 along[t] += means[t, k] * direction[k]
-        direction[:] = 0.0
-        for t in range(n):
-            for k in range(m):
-                direction[k] += weight[t] * along[t] * means[t, k]
-        length = np.max(np.abs(direction))
-        direction /= length if length > 0.0 else 1.0
-    for t in range(n):
-        along[t] = 0.0
-        for k in range(m):
-            along[t] += means[t, k] * direction[k]
     return along
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _left_levels(order: IntArray, n_left: int, n: int, takes_unseen: bool) -> np.uint64:
     """Return the first ``n_left`` of n ordered levels as bits; and those not among the n, if it ``takes_unseen``."""
     bits, one = np.uint64(0), np.uint64(1)
@@ -377,7 +374,7 @@ def _left_levels(order: IntArray, n_left: int, n: int, takes_unseen: bool) -> np
     return ~bits if takes_unseen else bits
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _total(hist: FloatArray, m: int, l2: float) -> tuple[FloatArray, float]:
     """Return the node's sums, the same in all columns, and the score of not splitting it."""
     c = hist.shape[2]
@@ -391,7 +388,7 @@ def _total(hist: FloatArray, m: int, l2: float) -> tuple[FloatArray, float]:
     return total, score / (weight if weight > 0.0 else 1.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _running_sums(bins: FloatArray, n: int, left: FloatArray) -> None:
     for k in range(left.shape[0]):
         so_far = 0.0
@@ -400,7 +397,7 @@ def _running_sums(bins: FloatArray, n: int, left: FloatArray) -> None:
             left[k, b] = so_far
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_inside
 def _score(
     left: FloatArray,
     missing: FloatArray,
@@ -433,7 +430,7 @@ def _score(
         score[b] = both if (n_left >= min_samples_leaf) & (n_right >= min_samples_leaf) else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _score_bounded(
     left: FloatArray,
     missing: FloatArray,
@@ -459,21 +456,21 @@ def _score_bounded(
             score[b] = _bounded_score(here, w_left, low, high) + _bounded_score(there, w_right, low, high)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _bounded(total: float, weight: float, low: float, high: float) -> float:
     """Return what a leaf of these sums says, ``l2`` being part of the weight."""
     said = total / weight if weight > 0.0 else 0.0
     return min(max(said, low), high)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _bounded_score(total: float, weight: float, low: float, high: float) -> float:
     """Return what such a leaf takes off the loss: total ** 2 / weight within its bounds, less at one of them."""
     said = _bounded(total, weight, low, high)
     return said * (2.0 * total - weight * said)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _share_bounds(
     bins: FloatArray, goes_left: Codes, sign: int, l2: float, low: float, high: float
 ) -> tuple[float, float, float, float]:
@@ -491,7 +488,7 @@ def _share_bounds(
     return (low, midway, midway, high) if sign > 0 else (midway, high, low, midway)
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _pick(
     n_left: FloatArray,
     n_numbers: float,
@@ -521,7 +518,7 @@ def _pick(
     return cut, side, gain
 
 
-@njit(cache=True, nogil=True)
+@compiled_inside
 def _add_up_leaves(
     codes: Codes,
     values: FloatArray,

@@ -1,0 +1,26 @@
+"""How functions are compiled: by Numba, free of the interpreter's lock, dividing as NumPy does.
+
+Numba keeps what it compiled beside the source, and compiles again when the file of the function that was called
+has changed. It does not look into other files: what a compiled function calls belongs in the same file as it does.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a function for Python to call, and keep what was compiled for the next process."""
+    return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def compiled_inside(function: F) -> F:
+    """Compile a function that only compiled ones call: without what Python would need, a fifth of all compiling.
+
+    Called from Python it would crash the interpreter. Tests compile its ``py_func`` once more.
+    """
+    bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, njit(nogil=True, error_model="numpy", **bare)(function))
