@@ -194,8 +194,9 @@ class Replay:
             self.counts[WARM] = True
             self.counts[WAITED] = 0
             yield from (self._prepared(i) for i in learners)
-        while self.waited >= self.interval:
-            self.counts[WAITED] -= self.interval
+        interval = self.interval
+        while self.waited >= interval:
+            self.counts[WAITED] -= interval
             if self.learners == "all":
                 yield from (self._prepared(i) for i in learners)
             else:
@@ -221,9 +222,9 @@ class Replay:
         # exact FTRL sees every row with cut points made for it
         is_stale = self.window is None or REBIN_SHARE * (self.seen - self.binned) >= self.fill
         if self._codes is not None and (is_stale or self.binned == 0):
-            counts = self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
-            self.bins.fit(self.X if counts.all() else self.X[counts])
-            self._codes[:, : self.fill] = self.bins.encode(self.X)
+            X, counts = self.X, self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
+            self.bins.fit(X if counts.all() else X[counts])
+            self._codes[:, : len(X)] = self.bins.encode(X)
             self.binned = self.seen
         return learner
 

@@ -309,11 +309,12 @@ class TreeStack(Stack):
                 f"window has bins of n_bins={window.bins.n_bins}, expected {self.n_bins}, as the stack was made "
                 f"with. Make the window with n_bins={self.n_bins}."
             )
-        theirs, ours = sorted(window.bins.categorical.tolist()), sorted(self.categorical.tolist())
+        theirs, ours = set(window.bins.categorical.tolist()), set(self.categorical.tolist())
         if theirs != ours or window.bins.level_bins.shape != self.level_bins.shape[1:]:
             raise ValueError(
-                f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {theirs}, expected "
-                f"{self.n_levels} levels of {ours}, as the stack has. Call set_categorical on both alike."
+                f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {sorted(theirs)}, "
+                f"expected {self.n_levels} levels of {sorted(ours)}, as the stack has. "
+                "Call set_categorical on both alike."
             )
         columns = self._drawn_columns()
         feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
@@ -346,9 +347,7 @@ class TreeStack(Stack):
     def _keep_splits(self, i: int, cut: NDArray[np.uint8], bins: Bins) -> None:
         """Remember the splits of tree i as raw values, and as sets of levels."""
         feature, threshold = self.feature[i], self.threshold[i]
-        between_numbers = cut < self.n_bins - 1  # the last cut parts the numbers from the missing
-        threshold[:] = np.inf
-        threshold[between_numbers] = bins.edges[feature[between_numbers], cut[between_numbers]]
+        tree_kernels.set_thresholds(feature, cut, self.n_bins, bins.edges, threshold)
         if len(self.categorical):
             # NaN marks a split of levels at no cost: nothing is at or below it, and the subset decides instead.
             threshold[(feature >= 0) & (self.cat_at[feature] >= 0)] = np.nan

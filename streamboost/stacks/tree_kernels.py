@@ -107,6 +107,14 @@ def grow(
     _add_up_leaves(codes, values, n_bins, depth, is_level, feature, cut, subset, missing_left, stats, leaf)
 
 
+@compiled
+def set_thresholds(feature: IntArray, cut: Codes, n_bins: int, edges: FloatArray, threshold: FloatArray) -> None:
+    """Write the raw values behind the cuts of a tree; inf where there is no split, or one that parts the missing."""
+    for p in range(feature.shape[0]):
+        is_cut = feature[p] >= 0 and cut[p] < n_bins - 1
+        threshold[p] = edges[feature[p], cut[p]] if is_cut else np.inf
+
+
 @compiled_inside
 def _note(
     todo: IntArray,
@@ -390,6 +398,13 @@ def _total(hist: FloatArray, m: int, l2: float) -> tuple[FloatArray, float]:
 
 @compiled_inside
 def _running_sums(bins: FloatArray, n: int, left: FloatArray) -> None:
+    if left.shape[0] == 2:  # two sums side by side: neither waits for the other
+        g, w = 0.0, 0.0
+        for b in range(n):
+            g += bins[b, 0]
+            w += bins[b, 1]
+            left[0, b], left[1, b] = g, w
+        return
     for k in range(left.shape[0]):
         so_far = 0.0
         for b in range(n):
@@ -505,7 +520,15 @@ def _pick(
     by more than rounding explains, so that on every machine ties go to the first.
     """
     cut, side = -1, 0
-    for b in range(n_left.shape[0]):
+    n, least, n_above = n_left.shape[0], parent + gain, 0  # below what counts by more than rounding: by the noise
+    for b in range(n):  # vectorised: most columns hold nothing better
+        n_above += scores[0, b] >= least
+    if n_missing > 0.0:
+        for b in range(n):
+            n_above += scores[1, b] >= least
+    if n_above == 0:
+        return cut, side, gain
+    for b in range(n):
         if n_left[b] == 0.0:
             continue
         is_last = n_left[b] == n_numbers
