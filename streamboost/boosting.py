@@ -34,6 +34,9 @@ from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
 BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
+BENDS = {"uniform": 0.0, "polynomial": 8.0}  # how fast early parameters fade from their mean; see Stack.keep_average
+Iterate = Literal["last", "average", "uniform", "polynomial"]
+Semantics = Literal["sequential", "minibatch"] | int
 
 
 class Hypothesis(NamedTuple):
@@ -78,12 +81,15 @@ class Booster:
         y⁰. Left out: an online linear model. ``Constant(0)`` is the paper's.
     replay : Replay or None, optional
         The memory that learners are refitted to. Left out: 16,384 rows if the stack can be refitted.
-    iterate : {"last", "average"}
-        Predict with the present hypothesis, or with the average over past ones, as Algorithm 3 does.
+    iterate : {"last", "average", "uniform", "polynomial"}
+        Predict with the present hypothesis, or with the average over past ones, as Algorithm 3 does. The other two
+        average parameters instead, which costs next to nothing, where learners have some that can be averaged
+        (networks): all alike, or the later the more.
     snapshots : int
         How many past hypotheses ``"average"`` keeps; exact if there are at least as many as rows.
-    semantics : {"sequential", "minibatch"}
-        Whether :meth:`learn` takes a chunk row by row, as if called once for each, or in one step.
+    semantics : {"sequential", "minibatch"} or int
+        Whether :meth:`learn` takes a chunk row by row, as if called once for each, or in one step; or in steps of so
+        many rows.
     seed : int
 
     Attributes
@@ -124,16 +130,21 @@ class Booster:
         *,
         base: Base | None = None,
         replay: Replay | Literal["auto"] | None = "auto",
-        iterate: Literal["last", "average"] = "last",
+        iterate: Iterate = "last",
         snapshots: int = 64,
-        semantics: Literal["sequential", "minibatch"] = "sequential",
+        semantics: Semantics = "sequential",
         seed: int = 0,
     ) -> None:
-        if iterate not in ("last", "average"):
-            raise ValueError(f"iterate is {iterate!r}, expected 'last' or 'average'. If unsure, leave it out.")
-        if semantics not in ("sequential", "minibatch"):
+        if iterate not in ("last", "average", *BENDS):
             raise ValueError(
-                f"semantics is {semantics!r}, expected 'sequential' or 'minibatch'. If unsure, leave it out."
+                f"iterate is {iterate!r}, expected 'last', 'average', 'uniform' or 'polynomial'. "
+                "If unsure, leave it out."
+            )
+        is_size = isinstance(semantics, (int, np.integer)) and not isinstance(semantics, bool) and semantics >= 1
+        if not is_size and semantics not in ("sequential", "minibatch"):
+            raise ValueError(
+                f"semantics is {semantics!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
+                "If unsure, leave it out."
             )
         self.loss = loss
         self.descent = descents.for_loss(loss) if descent is None else descent
@@ -150,6 +161,12 @@ class Booster:
                 f"replay is None, but {type(self.stack).__name__} learns from refits alone. Leave replay out."
             )
         self.replay = replay
+        if iterate in BENDS and not self.stack.averages:
+            raise ValueError(
+                f"iterate is {iterate!r}, but a {type(self.stack).__name__} has no parameters to average. "
+                "Use 'average', which averages what is said, or leave it out."
+            )
+        self.iterate = iterate
         self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
         self.semantics = semantics
         self.seed = seed
@@ -162,6 +179,8 @@ class Booster:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
         self.move_out()
         self.stack.open(n_features, self.loss.n_outputs, self.seed)
+        if self.iterate in BENDS:
+            self.stack.keep_average(BENDS[self.iterate])
         self.base.open(n_features, self.loss.n_outputs)
         if self.replay is not None:
             self.replay.open(self.stack, n_targets)
@@ -182,6 +201,8 @@ class Booster:
         return self._walk(self._rows(X))
 
     def _walk(self, X: FloatArray) -> FloatArray:
+        if self.iterate in BENDS:
+            return self.present._replace(stack=self.stack.averaged()).walk(X, self.descent)
         if self.past is None or not self.past.kept:
             return self.present.walk(X, self.descent)
         walk = self.past.kept[0].walk(X, self.descent)
@@ -228,13 +249,19 @@ class Booster:
         if arena is not None:
             native.learn(arena, None, self.descent.readout, chunk, scores, 0, len(X))
             return scores
-        size = 1 if self.semantics == "sequential" else max(len(X), 1)
+        size = self.step_rows(len(X))
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
             answer = self.ask(X[rows], y[rows])
             scores[rows] = self.descent.score(answer.walk)
             self.tell(X[rows], y[rows], weight[rows], answer)
         return scores
+
+    def step_rows(self, n: int) -> int:
+        """How many rows of a chunk of n share a step."""
+        if isinstance(self.semantics, str):
+            return 1 if self.semantics == "sequential" else max(n, 1)
+        return int(self.semantics)
 
     def ask(self, X: FloatArray, y: FloatArray) -> Answer:
         """What the present hypotheses say of rows, and what they should have said; nothing changes."""
@@ -243,7 +270,7 @@ class Booster:
         targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
         if not np.isfinite(targets).all():
             raise self.not_finite()
-        return Answer(h, walk if self.past is None else self._walk(X), targets)
+        return Answer(h, walk if self.iterate == "last" else self._walk(X), targets)
 
     def tell(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
@@ -253,7 +280,8 @@ class Booster:
         self.edges.add(answer.targets, answer.h, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
-            self.stack.learn(X, answer.targets, weight)
+            learn = self.stack.learn if self.semantics == "sequential" else self.stack.learn_batch
+            learn(X, answer.targets, weight)
         self.count(len(X))
         self.settle(self.look(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)

@@ -198,7 +198,7 @@ class Committee:
         if len(X) and not self.is_open:
             self.open(X.shape[1], y.shape[1])
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.loss.n_outputs))
-        step = 1 if self.boosters[0].semantics == "sequential" else max(len(X), 1)
+        step = self.boosters[0].step_rows(len(X))
         start = 0
         while start < len(X):
             arena = self._native()

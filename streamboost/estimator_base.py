@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost import recipes, snapshots
 from streamboost.arrays import FloatArray
-from streamboost.boosting import Booster
+from streamboost.boosting import Booster, Iterate, Semantics
 from streamboost.chunks import check_weight
 from streamboost.committee import Committee
 from streamboost.encoding import Encoded, Encoder
@@ -59,8 +59,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         memory: int | Sequence[int] | None = (256, 1024, 4096, 16384),
         budget: float = 1.0,
         readout: Literal["hedge", "last", "mean"] = "hedge",
-        iterate: Literal["last", "average"] = "last",
-        semantics: Literal["sequential", "minibatch"] = "sequential",
+        iterate: Iterate = "last",
+        semantics: Semantics = "sequential",
         new_columns: Literal["error", "grow"] = "error",
         memory_limit_mb: float | None = None,
         n_jobs: int | None = None,

@@ -62,10 +62,11 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     readout : {"hedge", "last", "mean"}
         A vote over partial sums of all boosters, weighed by what each lost on the latest rows; or, of a single booster,
         yᴺ as in Algorithm 1 or the mean of the partial sums as in Algorithm 2.
-    iterate : {"last", "average"}
-        Predict with the present hypothesis or with the average of past ones.
-    semantics : {"sequential", "minibatch"}
-        Whether a chunk is learned row by row, as if given one row at a time, or in one step.
+    iterate : {"last", "average", "uniform", "polynomial"}
+        Predict with the present hypothesis or with the average of past ones; the last two average the parameters of
+        networks instead, all alike or the later the more.
+    semantics : {"sequential", "minibatch"} or int
+        Whether a chunk is learned row by row, as if given one row at a time, or in one step, or in steps of so many.
     new_columns : {"error", "grow"}
         Whether frames may bring new named columns; dict rows always may.
     memory_limit_mb : float, optional

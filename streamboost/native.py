@@ -56,7 +56,7 @@ def suits(booster: Booster) -> bool:
         and replay is not None
         and replay.window is not None
         and (replay.targets, replay.learners) == ("fresh", "next")
-        and booster.past is None
+        and booster.iterate == "last"
         and booster.semantics == "sequential"
     )
 

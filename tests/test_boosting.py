@@ -441,8 +441,8 @@ def test_a_gradient_that_is_not_finite_refuses_its_row(options):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"iterate": "best"}, "iterate is 'best', expected 'last' or 'average'"),
-        ({"semantics": "batch"}, "semantics is 'batch', expected 'sequential' or 'minibatch'"),
+        ({"iterate": "best"}, "iterate is 'best', expected 'last', 'average', 'uniform' or 'polynomial'"),
+        ({"semantics": "batch"}, "semantics is 'batch', expected 'sequential', 'minibatch' or a number of rows above 0"),
         ({"iterate": "average", "snapshots": 0}, "capacity is 0"),
         ({"stack": LinearStack(2), "replay": Replay()}, "a LinearStack cannot be refitted. Leave replay out"),
         ({"stack": FunctionStack(lambda X, t, w: None, 2), "replay": None}, "learns from refits alone"),

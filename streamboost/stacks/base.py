@@ -59,6 +59,7 @@ class Stack(ABC):
 
     n_bins: int = 0
     splits: bool = False  # whether split_output is there
+    averages: bool = False  # whether keep_average and averaged are there
     categorical: IntArray = np.zeros(0, np.int32)  # the columns known to hold levels
 
     def __init__(self, n_learners: int) -> None:
@@ -93,6 +94,10 @@ class Stack(ABC):
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """Let learner i learn ``targets[:, i]`` (n, m) for the rows ``X``, row after row."""
 
+    def learn_batch(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
+        """Learn rows that share the present hypotheses: row after row, unless learners have one step for them all."""
+        self.learn(X, targets, weight)
+
     @abstractmethod
     def grow(self, k: int) -> None:
         """Append k fresh learners."""
@@ -111,6 +116,17 @@ class Stack(ABC):
     def split_output(self) -> None:
         """Make two outputs of one: the first says the opposite, the second the same; what a third class needs."""
         raise TypeError(f"{type(self).__name__} cannot split its output: give it one output a class from the start.")
+
+    def keep_average(self, bend: float) -> None:
+        """Keep from now on, beside the parameters, their mean over all steps t: a ← a + (p − a)(k + 1)/(t + k).
+
+        The ``bend`` k tells how fast the early ones fade: 0 is the plain mean, 8 gives the last tenth most of the say.
+        """
+        raise TypeError(f"{type(self).__name__} has no parameters to average: use iterate='last' or 'average'.")
+
+    def averaged(self) -> Stack:
+        """The same learners with the mean of their parameters: to be asked, not to be taught."""
+        raise TypeError(f"{type(self).__name__} has no parameters to average: use iterate='last' or 'average'.")
 
     @property
     def refittable(self) -> Sequence[int]:

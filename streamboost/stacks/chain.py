@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost.arrays import FloatArray, IntArray
 from streamboost.stacks.base import Marks, Stack, Window
 
 
@@ -51,6 +52,7 @@ class ChainStack(Stack):
         _refuse_twins(self)
         super().__init__(sum(stack.n_learners for stack in self.stacks))
         self.n_bins = _common_bins(self.stacks)
+        self.averages = any(stack.averages for stack in self.stacks)
 
     def _open(self, seed: int) -> None:
         for number, stack in enumerate(self.stacks):
@@ -95,6 +97,30 @@ class ChainStack(Stack):
         for stack, own in self.parts():
             # made whole: a kernel would be compiled once more for the layout of a slice
             stack.learn(X, np.ascontiguousarray(targets[:, own]), weight)
+
+    def learn_batch(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
+        """Let each part learn its share of the targets of rows that share the present hypotheses."""
+        for stack, own in self.parts():
+            stack.learn_batch(X, np.ascontiguousarray(targets[:, own]), weight)
+
+    def keep_average(self, bend: float) -> None:
+        """Let the parts whose parameters can be averaged do so; the others go on saying the last."""
+        for stack in self.stacks:
+            if stack.averages:
+                stack.keep_average(bend)
+
+    def averaged(self) -> ChainStack:
+        """The chain with the mean of their parameters in these parts."""
+        twin = copy.copy(self)
+        twin.stacks = [stack.averaged() if stack.averages else stack for stack in self.stacks]
+        return twin
+
+    def set_categorical(self, columns: Sequence[int] | IntArray, n_levels: int) -> None:
+        """Tell every part; those that do not care take levels for numbers."""
+        for stack in self.stacks:
+            stack.set_categorical(columns, n_levels)
+            if len(stack.categorical):
+                self.categorical = stack.categorical
 
     def grow(self, k: int) -> None:
         """Append k fresh learners to the last part."""
