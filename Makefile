@@ -4,16 +4,20 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
+ALL ?= .venv-all
 BENCH ?= .venv-bench
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-nojit lint format bench docs wheel clean
+.PHONY: demo test test-all test-nojit lint format bench docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost.demo
 
 test: $(VENV)/.ready        ## all tests and doctests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-all: $(ALL)/.ready     ## besides: what needs torch or JAX
+	$(ALL)/bin/python -m pytest -n $(JOBS) --dist worksteal tests/heavy
 
 test-nojit: $(VENV)/.ready  ## the kernels once more as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/test_binning.py tests/test_tree.py tests/test_linear.py
@@ -28,9 +32,10 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(BENCH)/.ready      ## accuracy and speed beside River, CapyMOA (where there is a JVM), Vowpal Wabbit and LightGBM
+bench: $(BENCH)/.ready $(ALL)/.ready  ## accuracy and speed beside River, CapyMOA (where there is a JVM), Vowpal Wabbit and LightGBM
 	for script in run report bench_throughput bench_tree_kernels bench_flat bench_first_use bench_drift bench_ablation bench_covtype; do \
 	  OMP_NUM_THREADS=1 $(BENCH)/bin/python -m benchmarks.$$script || exit 1; done
+	OMP_NUM_THREADS=1 $(ALL)/bin/python -m benchmarks.bench_neural
 
 docs: $(VENV)/.ready        ## the pages in docs/ and the API as HTML, in site/
 	$(PIP) install -c constraints.txt -e '.[docs]'
@@ -48,6 +53,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(ALL)/.ready: pyproject.toml constraints.txt
+	test -x $(ALL)/bin/python || $(PYTHON) -m venv $(ALL)
+	$(ALL)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[test,torch,jax]'
+	touch $@
+
 $(BENCH)/.ready: pyproject.toml constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH_PIP) install -c constraints.txt -e '.[bench,river,plot]'
@@ -57,4 +67,4 @@ $(BENCH)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ALL) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,10 +20,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamboost import descents, native
+from streamboost import descents, native, net_native
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
-from streamboost.chunks import check_chunk, check_rows
+from streamboost.chunks import Chunk, check_chunk, check_rows
 from streamboost.cost import CostMeter
 from streamboost.descents import Descent, GradientDescent
 from streamboost.edges import EdgeMeter
@@ -217,6 +217,8 @@ class Booster:
         arena = self._native() if self.n_rows else None
         if arena is not None:
             return native.score(arena, None, self.descent.readout, X)
+        if net_native.suits(self):
+            return net_native.score(self, None, self.descent.readout, X)
         scores = np.empty((len(X), self.loss.n_outputs))
         for start in range(0, len(X), BLOCK):
             scores[start : start + BLOCK] = self.descent.score(self._walk(X[start : start + BLOCK]))
@@ -251,6 +253,10 @@ class Booster:
             return scores
         size = self.step_rows(len(X))
         for start in range(0, len(X), size):
+            if net_native.suits(self):
+                rest = Chunk(X[start:], y[start:], weight[start:])
+                net_native.learn(self, None, self.descent.readout, rest, scores[start:])
+                break
             rows = slice(start, start + size)
             answer = self.ask(X[rows], y[rows])
             scores[rows] = self.descent.score(answer.walk)
@@ -301,7 +307,7 @@ class Booster:
     def _native(self) -> native.Arena | None:
         """The arrays of this booster as the compiled loop wants them; None if it does not know this kind."""
         arena: native.Arena | None = getattr(self, "_arena", None)
-        if arena is not None and arena.tenants == [self]:
+        if arena is not None and arena.is_home_of([self]):
             return arena
         return native.Arena([self]) if native.suits(self) else None
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamboost import limits, native
+from streamboost import limits, native, net_native
 from streamboost.arrays import FloatArray
 from streamboost.boosting import BLOCK, Booster
 from streamboost.chunks import Chunk, check_chunk, check_rows
@@ -150,6 +150,8 @@ class Committee:
         arena = self._native() if self.n_rows else None
         if arena is not None:
             return native.score(arena, self.hedge, self.readout, X)
+        if self._is_net():
+            return net_native.score(self.boosters[0], self.hedge, self.readout, X)
         scores = np.empty((len(X), self.loss.n_outputs))
         for start in range(0, len(X), BLOCK):
             walks = [booster.walk(X[start : start + BLOCK]) for booster in self.boosters]
@@ -201,6 +203,10 @@ class Committee:
         step = self.boosters[0].step_rows(len(X))
         start = 0
         while start < len(X):
+            if self._is_net():
+                rest = Chunk(X[start:], y[start:], weight[start:])
+                net_native.learn(self.boosters[0], self.hedge, self.readout, rest, scores[start:])
+                break
             arena = self._native()
             size = step if arena is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
             stop = min(start + size, len(X))
@@ -328,10 +334,14 @@ class Committee:
     def _native(self) -> native.Arena | None:
         """The arrays of all boosters as the compiled loop wants them; None if it does not know one of them."""
         arena: native.Arena | None = getattr(self, "_arena", None)
-        if arena is not None and arena.tenants == self.boosters:
+        if arena is not None and arena.is_home_of(self.boosters):
             return arena
         self._arena = native.Arena(self.boosters, self.n_jobs) if native.suit(self.boosters) else None
         return self._arena
+
+    def _is_net(self) -> bool:
+        """Whether it is one booster of networks, for which there is a loop too."""
+        return len(self.boosters) == 1 and net_native.suits(self.boosters[0])
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__

@@ -48,8 +48,9 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     monotonic_cst : array of shape (d,) or dict, optional
         For each column, or for some by name or number, 1, 0 or -1: whether predictions must rise with it, are free, or
         must fall. Of a classifier this is the score of the second of two classes.
-    learner : "tree", "linear", stack, or a model to wrap
-        The weak learners: any stack, River regressor, scikit-learn regressor or fitting function.
+    learner : "tree", "linear", "mlp", stack, or a model to wrap
+        The weak learners: any stack, River regressor, scikit-learn regressor or fitting function. ``"mlp"`` are
+        two-layer networks, a sixth as many as ``n_estimators`` says.
     base : "linear", "constant", number, base, or fitted model
         y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
     descent : Descent, optional

@@ -25,6 +25,7 @@ from streamboost.chunks import Chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.hedge import Hedge
 from streamboost.losses import Loss, Scale
+from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def suits(booster: Booster) -> bool:
     return (
         type(booster.stack) is TreeStack
         and type(booster.loss) in LOSSES
-        and _knows_descent(booster.descent)
+        and knows_descent(booster.descent)
         and type(booster.base) in (Linear, Constant)
         and replay is not None
         and replay.window is not None
@@ -74,7 +75,8 @@ def suit(boosters: Sequence[Booster]) -> bool:
     )
 
 
-def _knows_descent(descent: Descent) -> bool:
+def knows_descent(descent: Descent) -> bool:
+    """Whether the compiled loops know it."""
     if type(descent) is GradientDescent:
         return not descent.adaptive
     return type(descent) is ResidualProjection and descent.domain is None
@@ -99,7 +101,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
         rule(booster),
         replay.X,
         replay.y,
-        _line(base, stack),
+        line(base, stack),
         stack.cat_at,
         booster.eta,
         stack.stats,
@@ -112,7 +114,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
     return target
 
 
-def _line(base: Any, stack: TreeStack) -> kernels.Line:
+def line(base: Any, stack: Stack) -> kernels.Line:
     """A base as a line: the moments of its inputs, and its weights."""
     if isinstance(base, Linear):
         return base.inputs.count, base.inputs.mean, base.inputs.m2, base.signs, base.weights, base.effects
@@ -196,6 +198,10 @@ class Arena:
         for booster in boosters:
             booster.move_in(self)
 
+    def is_home_of(self, boosters: Sequence[Booster]) -> bool:
+        """Whether these boosters, and no others, are laid out here, and none has moved out."""
+        return self.tenants == list(boosters) == list(self.boosters)
+
     def _stack_base(self, name: str, shape: tuple[int, ...]) -> FloatArray:
         """The bases' arrays; those of a constant, and those a rule does without, stay unused zeros."""
         owners = [
@@ -230,7 +236,7 @@ class Arena:
             row[kernels.ROW], row[kernels.MARK], row[kernels.CODE] = at["row"], at["mark"], at["code"]
             row[kernels.ROOM], row[kernels.EVERY] = replay.window, replay.refit_every
             row[kernels.SOONEST], row[kernels.WARMUP] = replay.soonest, replay.warmup
-            row[kernels.BASE], row[kernels.OTHER] = _base_rule(booster), stack.other_bin
+            row[kernels.BASE], row[kernels.OTHER] = base_rule(booster), stack.other_bin
             at["tree"] += stack.n_learners
             at["node"] += stack.n_learners * (n_leaves - 1)
             at["leaf"] += stack.n_learners * n_leaves
@@ -271,7 +277,8 @@ def _stack(owners: Sequence[Any], name: str) -> NDArray[Any]:
     return stacked
 
 
-def _base_rule(booster: Booster) -> int:
+def base_rule(booster: Booster) -> int:
+    """How its base learns, as the kernels know it."""
     base = booster.base
     if not isinstance(base, Linear):
         return kernels.STILL
@@ -303,7 +310,7 @@ def learn(
         if looks:
             arena.load([look.scale for look in looks])
         reached: int = kernels.learn_rows(
-            X, y, weight, row, stop, scores, arena.rule, _readout(arena, readout),
+            X, y, weight, row, stop, scores, arena.rule, readout_number(arena.boosters[0], readout),
             arena.plan, arena.counts, arena.rates, NO_HEDGE if hedge is None else hedge.arrays, duel,
             arena.trees, arena.meters, arena.lines, arena.slopes, arena.windows,
         )  # fmt: skip
@@ -326,8 +333,9 @@ def learn(
         row = stop
 
 
-def _readout(arena: Arena, readout: str) -> int:
-    if readout == "hedge" and arena.boosters[0].descent.readout == "mean":
+def readout_number(booster: Booster, readout: str) -> int:
+    """How a score is read out of its walk, as the kernels know it."""
+    if readout == "hedge" and booster.descent.readout == "mean":
         return kernels.READ_HEDGE_OF_MEANS
     return READOUTS[readout]
 
@@ -359,7 +367,7 @@ def score(arena: Arena, hedge: Hedge | None, readout: str, X: FloatArray) -> Flo
         X,
         scores,
         arena.rule,
-        _readout(arena, readout),
+        readout_number(arena.boosters[0], readout),
         arena.plan,
         arena.rates,
         hedged[0],

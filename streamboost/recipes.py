@@ -16,12 +16,13 @@ from streamboost import losses
 from streamboost.arrays import FloatArray
 from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.linear import LinearStack
+from streamboost.stacks.neural import TwoLayerStack
 from streamboost.stacks.tree import TreeStack
 from streamboost.stacks.wrapped import wrap
 
@@ -48,6 +49,8 @@ REFITS = 16  # of one learner each, while the window is replaced once; at least 
 SPARING = 32
 EAGER = 4  # while windows fill, refits are cheap: as often as every so many rows
 SHARE, LOG_SHARE = 0.12, 0.48  # of the natural step: for real targets, and for log losses, whose steps are cautious
+NETS, NET_RATE = 1 / 6, 0.01  # networks do more each: fewer of them; how far they step
+MOST_STEPS = 32  # of up to so many learners, no trees, every partial sum is an expert: who harms is left out
 
 
 class Options(NamedTuple):
@@ -132,7 +135,7 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
     boosters = [
         Booster(
             loss,
-            make_descent(options.descent, options.learning_rate, loss, rung.steps, one_score=one_score),
+            make_descent(options.descent, options.learning_rate, loss, rung.steps, stack.share, one_score=one_score),
             stack,
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
@@ -144,7 +147,10 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
         for rung in [RUNGS[min(r, len(RUNGS) - 1)]]
         for stack in [make_stack(options, rung)]
     ]
-    return Committee(boosters, readout=options.readout, memory_limit_mb=options.memory_limit_mb, n_jobs=options.n_jobs)
+    n_learners = boosters[0].stack.n_learners
+    steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
+    shape: Any = {"readout": options.readout, "steps": steps}
+    return Committee(boosters, **shape, memory_limit_mb=options.memory_limit_mb, n_jobs=options.n_jobs)
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
@@ -183,7 +189,7 @@ def check_memory(memory: Any) -> list[int | None]:
 
 
 def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
-    """``"tree"``, ``"linear"``, a stack, or anything :func:`streamboost.stacks.wrap` takes."""
+    """``"tree"``, ``"linear"``, ``"mlp"``, a stack, or anything :func:`streamboost.stacks.wrap` takes."""
     learner, n_learners = options.learner, options.n_estimators
     if isinstance(learner, str):
         if learner == "tree":
@@ -203,8 +209,13 @@ def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
             )
         if learner == "linear":
             return LinearStack(n_learners)
+        if learner == "mlp":
+            if isinstance(n_learners, (int, np.integer)) and n_learners > 0:
+                n_learners = max(1, round(n_learners * NETS))
+            return TwoLayerStack(n_learners, rate=NET_RATE)
         raise ValueError(
-            f"learner is {learner!r}, expected 'tree', 'linear', a stack, or a model to wrap. If unsure, leave it out."
+            f"learner is {learner!r}, expected 'tree', 'linear', 'mlp', a stack, or a model to wrap. "
+            "If unsure, leave it out."
         )
     return wrap(copy.deepcopy(learner), n_learners)
 
@@ -229,9 +240,18 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
 
 
 def make_descent(
-    descent: Descent | None, learning_rate: Any, loss: Loss, steps: float = 1.0, *, one_score: bool = False
+    descent: Descent | None,
+    learning_rate: Any,
+    loss: Loss,
+    steps: float = 1.0,
+    share: float | None = None,
+    *,
+    one_score: bool = False,
 ) -> Descent:
-    """The descent given, or the one the loss picks, at the given learning rate times ``steps``."""
+    """The descent given, or the one the loss picks, at the given learning rate times ``steps``.
+
+    Without a learning rate it is this ``share`` of the natural step, or what suits trees.
+    """
     if descent is not None:
         if not isinstance(descent, Descent):
             raise TypeError(
@@ -246,7 +266,8 @@ def make_descent(
     if learning_rate == "theory":
         return GradientDescent("theory") if loss.smooth else ResidualProjection()
     if learning_rate is None:
-        share = SHARE if loss.tempering else LOG_SHARE
+        if share is None:
+            share = SHARE if loss.tempering else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if isinstance(learning_rate, (int, float)) and not isinstance(learning_rate, bool) and learning_rate > 0:
         learning_rate = learning_rate * steps * (2.0 if one_score else 1.0)

@@ -113,6 +113,7 @@ class Succession:
             assert old is not None
             held = old.fill
             committee.hedge.leave(0, len(committee.boosters) - 1)
+            committee.boosters[0].move_out()  # arena and booster hold each other: together they would stay for long
             committee.boosters[0] = committee.boosters.pop()
             self._end(committee, WAIT)
             young = committee.boosters[0].replay
@@ -120,7 +121,7 @@ class Succession:
             return Event(committee.n_rows, "memory dropped", f"{held - young.fill:,} of {held:,} rows were out of date")
         if rows >= PATIENCE or total < -SIGMAS * error:
             committee.hedge.leave(len(committee.boosters) - 1)
-            committee.boosters.pop()
+            committee.boosters.pop().move_out()
             self._end(committee, min(2 * self.wait, LONGEST_WAIT))
         return None
 

@@ -300,6 +300,15 @@ def test_minibatches_of_one_row_are_sequential(make):
     assert_allclose(np.concatenate(scores), sequential.learn(X, y), rtol=1e-9, atol=1e-12)
 
 
+def test_steps_of_so_many_rows_are_minibatches_of_that_size(make):
+    X, y = stream(50)
+    in_steps, by_hand = make(semantics=16), make(semantics="minibatch")
+    y = coded(in_steps.loss, y)
+    scores = [by_hand.learn(X[t : t + 16], y[t : t + 16]) for t in range(0, 50, 16)]  # the last one of 2 rows
+    assert_array_equal(in_steps.learn(X, y), np.concatenate(scores))
+    assert_array_equal(in_steps.walk(X), by_hand.walk(X))
+
+
 def test_a_minibatch_larger_than_the_memory_leaves_its_latest_rows():
     X, y = stream(100)
     booster = Booster(Squared(), stack=small_trees(), replay=small_replay(), semantics="minibatch")
@@ -442,7 +451,13 @@ def test_a_gradient_that_is_not_finite_refuses_its_row(options):
     ("options", "complaint"),
     [
         ({"iterate": "best"}, "iterate is 'best', expected 'last', 'average', 'uniform' or 'polynomial'"),
-        ({"semantics": "batch"}, "semantics is 'batch', expected 'sequential', 'minibatch' or a number of rows above 0"),
+        (
+            {"semantics": "batch"},
+            "semantics is 'batch', expected 'sequential', 'minibatch' or a number of rows above 0",
+        ),
+        ({"semantics": 0}, "semantics is 0, expected"),
+        ({"semantics": True}, "semantics is True, expected"),
+        ({"iterate": "polynomial"}, "a TreeStack has no parameters to average. Use 'average'"),
         ({"iterate": "average", "snapshots": 0}, "capacity is 0"),
         ({"stack": LinearStack(2), "replay": Replay()}, "a LinearStack cannot be refitted. Leave replay out"),
         ({"stack": FunctionStack(lambda X, t, w: None, 2), "replay": None}, "learns from refits alone"),

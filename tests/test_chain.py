@@ -13,6 +13,7 @@ from river import linear_model
 from sklearn.linear_model import SGDRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
+from streamboost import SGBRegressor
 from streamboost.bases import Constant
 from streamboost.binning import Bins
 from streamboost.boosting import Booster
@@ -237,6 +238,21 @@ def test_an_empty_chain_and_what_is_no_stack_are_refused():
         ChainStack([])
     with pytest.raises(TypeError, match=r"stacks holds SGDRegressor\(\), expected stacks only.* use wrap"):
         ChainStack([LinearStack(1), SGDRegressor()])
+
+
+def test_trees_in_a_chain_split_levels():
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 20, 2000)
+    effect = rng.normal(size=20)  # in no order: cuts between numbers would take many splits
+    rows = [{"level": f"level {name}", "x": x} for name, x in zip(level.tolist(), rng.normal(size=2000), strict=True)]
+    model = SGBRegressor(learner=ChainStack([LinearStack(1), trees(3, n_bins=64)]), base="constant", learning_rate=0.9)
+    for row, target in zip(rows, effect[level], strict=True):
+        model.learn_one(row, target)
+    chain = model.booster_.stack
+    assert_array_equal(chain.stacks[1].categorical, [0])
+    assert np.isnan(chain.stacks[1].threshold).any()  # the mark of a split by levels
+    errors = [model.predict_one({"level": f"level {name}", "x": 0.0}) - effect[name] for name in range(20)]
+    assert np.abs(errors).max() < 0.3 < effect.std()
 
 
 def test_trees_after_lines_learn_what_no_line_explains():

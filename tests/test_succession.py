@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -279,6 +281,33 @@ def test_a_winner_takes_the_place_of_the_old_and_its_past_is_gone():
     assert not in_a_duel(made)
     assert (made.succession.wait, made.succession.rest_until) == (64, won + 64)
     assert_array_equal(np.sort(winner.replay.y[:, 0]), np.sort(y[came - 32 : won]))
+
+
+def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
+    X, y = steady(4000)
+    gc.collect()
+    gc.disable()  # which, with few objects and large arrays, would come too late to keep memory bounded
+    try:
+        with quick(**ALWAYS):
+            made = committee(rungs=SMALL)
+            gone = []
+            at = 0
+            for _ in range(3):
+                at += until(made, in_a_duel, X[at:], y[at:])
+                gone.append(weakref.ref(made.boosters[-1].replay))
+                at += until(made, lambda made: not in_a_duel(made), X[at:], y[at:])
+            made.learn(X[at : at + 10], y[at : at + 10])
+        assert [ref() for ref in gone] == [None] * 3
+        assert sum(isinstance(one, native.Arena) and made.boosters[0] in one.boosters for one in gc.get_objects()) == 1
+        X, y = steady(1500, change=500)
+        with quick(SIGMAS=2.0):
+            made = committee(rungs=SMALL)
+            old = weakref.ref(made.boosters[0].replay)
+            won = until(made, lambda made: made.events, X, y)
+            made.learn(X[won : won + 10], y[won : won + 10])
+        assert old() is None
+    finally:
+        gc.enable()
 
 
 def test_a_duel_counts_what_the_old_one_loses_more_on_rows_that_weigh():

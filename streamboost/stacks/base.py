@@ -60,6 +60,7 @@ class Stack(ABC):
     n_bins: int = 0
     splits: bool = False  # whether split_output is there
     averages: bool = False  # whether keep_average and averaged are there
+    share: float | None = None  # of the natural step, that suits these learners when nothing else is said
     categorical: IntArray = np.zeros(0, np.int32)  # the columns known to hold levels
 
     def __init__(self, n_learners: int) -> None:

@@ -360,6 +360,8 @@ class TreeStack(Stack):
                 f"X has {X.shape[1]} columns, expected {self.n_features}, as many as the stack was opened for. "
                 "Call add_features before rows that have more."
             )
+        if len(X) == 0:  # which is asked to learn their type: no reason to compile anything yet
+            return np.zeros((0, self.n_learners), np.uint16)
         return leaf_kernels.route(
             X, self.feature, self.threshold, self.missing_left, self.subset, self.level_bins, self.cat_at,
             self.other_bin, self.max_depth,

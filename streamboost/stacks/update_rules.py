@@ -1,0 +1,184 @@
+"""Update rules: how a gradient becomes a step. Every rule treats each parameter by itself.
+
+A rule holds its constants only. What it remembers of past gradients belongs to the learners, as flat arrays beside
+their parameters: ``first`` follows the gradients, ``second`` their squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+LARGEST_RATE = 1e6  # beyond it a single step could leave the range of float32
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Step by ``rate`` times the gradient: p ← p − rate g.
+
+    Parameters
+    ----------
+    rate : float
+    """
+
+    rate: float = 0.05
+
+    code: ClassVar[int] = 0
+    has_first: ClassVar[bool] = False
+    has_second: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """What the kernels want beside the rate."""
+        return 0.0, 0.0, 0.0
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Step by a discounted sum of gradients: v ← momentum v + g, p ← p − rate v.
+
+    Parameters
+    ----------
+    rate : float
+    momentum : float
+        How much of the past is kept, in [0, 1).
+    """
+
+    rate: float = 0.01
+    momentum: float = 0.9
+
+    code: ClassVar[int] = 1
+    has_first: ClassVar[bool] = True
+    has_second: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        _check_share("momentum", self.momentum)
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """What the kernels want beside the rate."""
+        return self.momentum, 0.0, 0.0
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """Divide by the root of all squares so far: s ← s + g², p ← p − rate g / (√s + eps).
+
+    Parameters
+    ----------
+    rate : float
+    eps : float
+
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, 2011.
+    """
+
+    rate: float = 0.1
+    eps: float = 1e-8
+
+    code: ClassVar[int] = 2
+    has_first: ClassVar[bool] = False
+    has_second: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        _check_eps(self.eps)
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """What the kernels want beside the rate."""
+        return 0.0, 0.0, self.eps
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Divide a running mean of gradients by the root of a running mean of their squares, both freed of their start.
+
+    Parameters
+    ----------
+    rate : float
+    beta1, beta2 : float
+        How much of the past the two means keep, in [0, 1).
+    eps : float
+
+    References
+    ----------
+    Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015, Algorithm 1.
+
+    Examples
+    --------
+    >>> Adam(rate=0.01)
+    Adam(rate=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
+    """
+
+    rate: float = 3e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    code: ClassVar[int] = 3
+    has_first: ClassVar[bool] = True
+    has_second: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        _check_share("beta1", self.beta1)
+        _check_share("beta2", self.beta2)
+        _check_eps(self.eps)
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """What the kernels want beside the rate."""
+        return self.beta1, self.beta2, self.eps
+
+
+UpdateRule: TypeAlias = SGD | Momentum | AdaGrad | Adam
+
+BY_NAME: dict[str, type[SGD] | type[Momentum] | type[AdaGrad] | type[Adam]] = {
+    "adam": Adam,
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adagrad": AdaGrad,
+}
+
+
+def update_rule(update: str | UpdateRule, rate: float | None) -> UpdateRule:
+    """The rule meant by a name and a rate, or by a rule as it stands.
+
+    Examples
+    --------
+    >>> update_rule("sgd", 0.5)
+    SGD(rate=0.5)
+    """
+    if isinstance(update, (SGD, Momentum, AdaGrad, Adam)):
+        if rate is not None:
+            raise ValueError(
+                f"rate is {rate!r} beside update={update!r}, which has a rate of its own. Give the rate to the rule."
+            )
+        return update
+    if not isinstance(update, str) or update not in BY_NAME:
+        raise ValueError(f"update is {update!r}, expected one of {sorted(BY_NAME)} or a rule such as Adam(rate=0.01).")
+    rule = BY_NAME[update]
+    return rule() if rate is None else rule(rate=rate)
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate <= LARGEST_RATE:
+        raise ValueError(
+            f"rate is {rate!r}, expected a number above 0 and at most {LARGEST_RATE:g}. If unsure, leave it out."
+        )
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a number in [0, 1). If unsure, leave it out.")
+
+
+def _check_eps(eps: float) -> None:
+    if not eps > 0:
+        raise ValueError(f"eps is {eps!r}, expected a number above 0. If unsure, leave it out.")
