@@ -16,7 +16,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -186,6 +186,7 @@ class GradientBoosting:
         self._scale = self.loss.scale(rows.y, rows.weight)
         self._edges = np.full(self.n_learners, math.nan)
         self.origin = self._learn_base(rows)
+        rows.y0 = in_blocks(self.origin.predict, rows.X)
         for number in range(1, self.n_learners + 1):
             stack = self._new_stack(rows.X.shape[1])
             self.stages.append(stack)
@@ -198,6 +199,7 @@ class GradientBoosting:
                 raise
             self._edges[number - 1] = stage.edge
             self.history.append(stage)
+            rows.said.append(in_blocks(partial(_first, stack), rows.X))
         return self
 
     def _learn_base(self, rows: _Rows) -> Base:
@@ -238,8 +240,7 @@ class GradientBoosting:
         n = len(rows.X)
         target = np.empty((n, self.loss.n_outputs))
         for start in range(0, n, BLOCK):
-            block = slice(start, start + BLOCK)
-            target[block] = self._target(rows.X[block], rows.y[block])
+            target[start : start + BLOCK] = self._target(rows, slice(start, start + BLOCK))
         stack.refit(0, rows.window(stack.n_bins), target, rows.weight)
         meter = EdgeMeter(1, window=1)
         meter.add(target[:, None], stack.predict(rows.X), rows.weight)
@@ -255,9 +256,9 @@ class GradientBoosting:
         meter = EdgeMeter(1, window=1)
         for chunk in self._chunks(len(rows.X)):
             X, weight = rows.X[chunk], rows.weight[chunk]
-            target = self._target(X, rows.y[chunk])[:, None]  # (n, 1, m)
+            target = self._target(rows, chunk)[:, None]  # (n, 1, m)
             meter.add(target, stack.predict(X), weight)  # what it said before it learned: no second pass
-            stack.learn(X, target, weight)
+            stack.learn_batch(X, target, weight)
             self._count(len(X))
             shown += len(X)
             if shown - looked >= look_every:
@@ -285,10 +286,12 @@ class GradientBoosting:
             for start in range(0, n, self.chunk_size):
                 yield order[start : start + self.chunk_size]
 
-    def _target(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """What the newest learner should say, (n, m), given the learners before it."""
-        walk, h = self._walk(X, self.stages[:-1])
-        target = self.descent.next_target(walk, h, self.loss, y)
+    def _target(self, rows: _Rows, chunk: slice | IntArray) -> FloatArray:
+        """What the newest learner should say of some rows, (n, m), given what the learners before it say."""
+        y0 = rows.y0[chunk]
+        h = np.stack([said[chunk] for said in rows.said], axis=1) if rows.said else np.empty((len(y0), 0, y0.shape[1]))
+        walk = self.descent.walk(y0, h, self.eta[: h.shape[1]])
+        target = self.descent.next_target(walk, h, self.loss, rows.y[chunk])
         if not np.isfinite(target).all():
             raise FloatingPointError(
                 f"the gradient of {self.loss!r} is not finite at learner {len(self.stages)}. "
@@ -337,6 +340,15 @@ class GradientBoosting:
         return self.descent.walk(self.origin.predict(X), h, self.eta[: len(stages)]), h
 
 
+def _first(stack: Stack, X: FloatArray) -> FloatArray:
+    return stack.predict(X)[:, 0]
+
+
+def in_blocks(ask: Callable[[FloatArray], FloatArray], X: FloatArray) -> FloatArray:
+    """Answers (n, m) to rows, asked for in blocks."""
+    return np.concatenate([ask(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)])
+
+
 class _Rows:
     """All rows, checked, and seen as the windows that learners are refitted to."""
 
@@ -346,6 +358,8 @@ class _Rows:
             raise ValueError(
                 f"X has {len(self.X)} rows, none of which weighs anything: there is nothing to learn. Pass more rows."
             )
+        self.y0: FloatArray = np.empty((0, 0))  # where the walk of every row starts, (n, m)
+        self.said: list[FloatArray] = []  # what finished learners say of them, (n, m): asked once, charged each time
         self._windows: dict[int, _AllRows] = {}
 
     def window(self, n_bins: int) -> _AllRows:

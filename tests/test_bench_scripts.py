@@ -15,6 +15,8 @@ from benchmarks import (
     bench_drift,
     bench_first_use,
     bench_flat,
+    bench_net_readout,
+    bench_neural,
     bench_throughput,
     bench_tree_kernels,
     prequential,
@@ -342,3 +344,32 @@ def test_accuracy_is_told_for_every_stream(call):
     )
     assert 1.5 < told["abalone 90/10, test RMSE", "streamboost"] < 2.8  # rings, whose spread is 3.2
     assert len({who for what, who in told if what == "Friedman, mean absolute error"}) == 3
+
+
+# Networks.
+
+
+def test_a_vote_over_all_partial_sums_bears_more_networks_than_the_last_sum_does(call):
+    found = call(bench_net_readout)
+    errors = {(stream, n, way): error for stream, n, way, error in found.figures["errors"]}
+    assert len(errors) == len(found.rows) * 4 == 36
+    for stream in bench_net_readout.STREAMS:
+        assert errors[stream, 32, "vote"] <= errors[stream, 32, "yᴺ"]
+    assert float(found.rows[0][1]) == pytest.approx(errors["friedman, RMSE", 8, "yᴺ"], rel=1e-3)
+
+
+def test_networks_are_timed_beside_whoever_is_installed(call, monkeypatch):
+    monkeypatch.setattr(bench_neural, "find_spec", lambda name: None)
+    found = call(bench_neural)
+    assert "left out: torch is not installed" in found.progress
+    assert [row[:2] for row in found.rows] == [
+        ["streamboost", "1"],
+        ["streamboost", "32"],
+        ["streamboost", "256"],
+        ["streamboost, conv", "32"],
+    ]
+    steps = [float(row[2].replace(",", "")) for row in found.rows]
+    rates = [float(row[3].replace(",", "")) for row in found.rows]
+    assert [1e6 * batch / step for batch, step in zip((1, 32, 256, 32), steps, strict=True)] == pytest.approx(
+        rates, rel=0.1
+    )
