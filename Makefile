@@ -8,7 +8,7 @@ ALL ?= .venv-all
 BENCH ?= .venv-bench
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all test-nojit lint format bench docs wheel clean
+.PHONY: demo test test-all test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost.demo
@@ -36,6 +36,9 @@ bench: $(BENCH)/.ready $(ALL)/.ready  ## accuracy and speed beside River, CapyMO
 	for script in run report bench_throughput bench_tree_kernels bench_flat bench_first_use bench_drift bench_ablation bench_covtype; do \
 	  OMP_NUM_THREADS=1 $(BENCH)/bin/python -m benchmarks.$$script || exit 1; done
 	OMP_NUM_THREADS=1 $(ALL)/bin/python -m benchmarks.bench_neural
+
+paper: $(VENV)/.ready       ## the paper's table and figures again, as a page; QUICK=1 for small sizes
+	$(BIN)/python -m experiments $(if $(QUICK),--quick)
 
 docs: $(VENV)/.ready        ## the pages in docs/ and the API as HTML, in site/
 	$(PIP) install -c constraints.txt -e '.[docs]'

@@ -53,6 +53,7 @@ from streamboost.stacks.neural_kernels import (
     dense_backward,
     dense_forward,
     follow_targets,
+    in_units,
     set_errors,
     take_step,
 )
@@ -192,17 +193,8 @@ def forward(Z: Array, patches: Array, plan: Ints, parameters: Array, hidden: Arr
 
 
 @compiled_inside
-def in_units(out: Array, scale: FloatArray, h: FloatArray) -> None:
-    """What learners say, from what their output layers give."""
-    for s in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            for k in range(out.shape[2]):
-                h[s, i, k] = out[s, i, k] * scale[UNIT, i]
-
-
-@compiled_inside
 def out_of_units(h: FloatArray, scale: FloatArray, out: Array) -> None:
-    """And back, in units that may have changed."""
+    """The opposite of ``in_units``, in units that may have changed."""
     for s in range(out.shape[0]):
         for i in range(out.shape[1]):
             for k in range(out.shape[2]):

@@ -74,7 +74,7 @@ def dense_predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, sa
     for start in range(0, Z.shape[0], BLOCK):
         n = min(BLOCK, Z.shape[0] - start)
         dense_forward(Z[start : start + n], plan, parameters, hidden[:n], out[:n])
-        _in_units(out[:n], scale, said[start : start + n])
+        in_units(out[:n], scale, said[start : start + n])
 
 
 @compiled
@@ -188,7 +188,7 @@ def conv_predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, sai
         n = min(BLOCK, Z.shape[0] - start)
         cut_patches(Z[start : start + n], plan, patches[:n])
         conv_forward(patches[:n], plan, parameters, hidden[:n], out[:n])
-        _in_units(out[:n], scale, said[start : start + n])
+        in_units(out[:n], scale, said[start : start + n])
 
 
 @compiled
@@ -416,7 +416,8 @@ def _speak(hidden: Array, plan: Ints, parameters: Array, out: Array) -> None:
 
 
 @compiled_inside
-def _in_units(out: Array, scale: FloatArray, said: FloatArray) -> None:
+def in_units(out: Array, scale: FloatArray, said: FloatArray) -> None:
+    """What learners say, from what their output layers give."""
     for s in range(out.shape[0]):
         for i in range(out.shape[1]):
             for k in range(out.shape[2]):

@@ -1,0 +1,95 @@
+"""Runs experiments: those not finished yet, with a bar for each, and the page after them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from experiments import page, records, registry
+from experiments.records import CACHE, Mode, Record
+
+SEEDS = {"quick": (0,), "full": (0, 1, 2)}
+
+
+def run(
+    name: str, mode: Mode, *, again: bool = False, seeds: Sequence[int] | None = None, folder: Path | None = None
+) -> Record:
+    """Run an experiment and draw it, or read what an earlier run found.
+
+    Parameters
+    ----------
+    name : str
+        See :mod:`experiments.registry`.
+    mode : {"quick", "full"}
+    again : bool
+        Run it though it is finished.
+    seeds : sequence of int, optional
+        Left out: one for a quick run, three for a full one.
+    folder : Path, optional
+        Where to keep the record and the pictures.
+    """
+    module, folder = registry.load(name), records.folder(mode) if folder is None else folder
+    file = folder / f"{name}.json"
+    record = None if again else records.load(file)
+    if record is None:
+        record = _run_now(name, module, mode, SEEDS[mode] if seeds is None else seeds, again)
+        records.save(record, file)
+        record = records.load(file)  # what is drawn is what was written
+        assert record is not None
+    page.pictures(name, record, folder)
+    return record
+
+
+def _run_now(name: str, module: ModuleType, mode: Mode, seeds: Sequence[int], again: bool) -> Record:
+    source = records.source(name)  # as it is now: it may be edited while this runs
+    parts = CACHE / "parts" / f"{name}-{mode}-{source['experiment']}-{source['library']}"
+    if again:
+        shutil.rmtree(parts, ignore_errors=True)
+    columns = (TextColumn("{task.fields[name]}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with Progress(
+        *columns, TimeElapsedColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
+    ) as bars:
+        task = bars.add_task("", total=1, name=name)
+
+        def tell(done: int, total: int, text: str) -> None:
+            bars.update(task, completed=done, total=total, description=text)
+
+        started = time.perf_counter()
+        found = module.run(mode, seeds, records.Progress(parts, tell))
+        seconds = round(time.perf_counter() - started, 1)
+    sizes = module.QUICK if mode == "quick" else module.FULL
+    record = records.make(name, mode, seeds, sizes, {"source": source, "seconds": seconds, **found})
+    shutil.rmtree(parts, ignore_errors=True)
+    return record
+
+
+def main(arguments: Sequence[str] | None = None, *, only: str | None = None) -> None:
+    """Parse the command line, run, write the page."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m experiments{'' if only is None else '.' + only}",
+        description="Reproduce the paper's experiments. Results are JSON files, pictures, and one page.",
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes and one seed, in a minute or so each")
+    parser.add_argument("--again", action="store_true", help="run finished experiments again")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to keep results")
+    if only is None:
+        parser.add_argument("--only", nargs="+", metavar="NAME", choices=registry.available(), help="these alone")
+    options = parser.parse_args(arguments)
+    mode: Mode = "quick" if options.quick else "full"
+    folder = records.folder(mode) if options.output is None else options.output
+    chosen = [only] if only is not None else options.only or registry.available()
+    for name in chosen:
+        record = run(name, mode, again=options.again, folder=folder)
+        for row in registry.load(name).compare(record):
+            print(f"{name}: {row.what}: {row.ours}")
+        for absent in record.get("not_run", []):
+            print(f"{name}: {absent['what']} was not run: {absent['why']}", file=sys.stderr)
+    print(f"page: {page.write(folder)}")

@@ -1,0 +1,339 @@
+"""The theory of one's own run as a page: regret over learners and over rows, the edges, the bound, and advice in words.
+
+In go a booster or an estimator and rows; out comes one HTML file that needs nothing else. Pictures are drawn by
+matplotlib (the ``plot`` extra) and stand in the page as SVG whose ink follows the reader's light or dark theme.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import io
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from streamboost import recipes, theory
+from streamboost.arrays import FloatArray
+from streamboost.boosting import Booster
+from streamboost.errors import require
+from streamboost.losses import Loss, Softmax
+from streamboost.replay import Replay
+from streamboost.theory import Regret
+
+FEW_ROWS = 20  # an average over fewer tells of these rows only
+DEPTH = 15  # of the tree the regret is measured against, as in the paper
+INK, FAINT = "#333333", "#d9d9d9"  # in the page they give way to the theme's
+COLOURS = ("#3b82c4", "#d97706", "#3a9a68", "#a276b8", "#d1495b")
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",
+}
+
+
+def report(
+    model: Any,
+    X: Any,
+    y: Any,
+    file: str | Path,
+    *,
+    comparator: Any = None,
+    chunk: int = 1,
+) -> Regret:
+    """Let a copy of a model go on learning rows, and write what the theory says of it as a page.
+
+    Parameters
+    ----------
+    model : Booster or fitted SGBRegressor or SGBClassifier
+        It stays as it is. Of an estimator, the booster with the longest memory is looked at.
+    X, y : rows and targets
+        Rows the model has not learned yet, of the kind it takes.
+    file : str or Path
+        The page, HTML; it is written over.
+    comparator : callable, fitted scikit-learn model, or array of scores, optional
+        f*, see :func:`streamboost.theory.comparator_scores`. Left out: a tree of depth 15 that saw these very rows,
+        as in the paper. It has learned the noise by heart, so the regret against it need not come down to 0.
+    chunk : int
+        How many rows are predicted before they are learned.
+
+    Returns
+    -------
+    Regret
+        The numbers in the page.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from streamboost import SGBRegressor
+    >>> from streamboost.datasets import friedman
+    >>> stream = friedman(1500)
+    >>> model = SGBRegressor(n_estimators=20, max_depth=3).fit(stream.X[:1000], stream.y[:1000])
+    >>> file = Path(tempfile.mkdtemp()) / "theory.html"
+    >>> regret = report(model, stream.X[1000:], stream.y[1000:], file)
+    >>> bool(regret.by_learners[-1] < regret.by_learners[0]), file.stat().st_size > 10_000
+    (True, True)
+    """
+    require("matplotlib", extra="plot", by="report")
+    booster, rows, targets = _parts(model, X, y)
+    booster = copy.deepcopy(booster)
+    scores = hindsight_tree(rows, targets, booster.loss) if comparator is None else comparator
+    regret = theory.measure_regret(booster, rows, targets, scores, chunk=chunk)
+    name = "a tree of depth 15 that saw these rows" if comparator is None else "the comparator"
+    Path(file).write_text(_page(booster, regret, name), encoding="utf-8")
+    return regret
+
+
+def hindsight_tree(X: FloatArray, y: FloatArray, loss: Loss, depth: int = DEPTH) -> FloatArray:
+    """The scores (n, m) of a deep regression tree fitted to these rows, each leaf at the score ``loss.start`` gives it.
+
+    That is the score of least loss; where several outputs are tied together (softmax), nearly so.
+
+    Parameters
+    ----------
+    X, y : arrays of shape (n, d) and (n, k)
+    loss : Loss
+    depth : int
+    """
+    start = np.broadcast_to(loss.start(y), (len(y), loss.n_outputs))
+    goal = y if y.shape[1] == loss.n_outputs else -loss.gradient(start, y)
+    tree = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(X, goal)
+    leaves, members = np.unique(tree.apply(X), return_inverse=True)
+    best = np.array([loss.start(y[members == leaf]) for leaf in range(len(leaves))])  # (leaves, m)
+    return best[members]
+
+
+def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]:
+    """A booster, and rows and targets as it takes them."""
+    if isinstance(model, Booster):
+        targets = np.asarray(y, dtype=float)
+        return model, np.asarray(X, dtype=float), targets[:, None] if targets.ndim == 1 else targets
+    if not hasattr(model, "booster_"):
+        raise TypeError(
+            f"model is a {type(model).__name__}, expected a Booster, or an SGBRegressor or SGBClassifier that has "
+            "learned rows. Call fit first."
+        )
+    rows, encoded = model._rows(X), model._encode_targets(y)
+    if getattr(encoded, "new", ()):
+        raise ValueError(f"y holds classes the model has not met: {list(encoded.new)}. Let it learn some rows of them.")
+    booster: Booster = model.booster_
+    targets = encoded.values
+    if hasattr(model, "labels_") and not isinstance(booster.loss, Softmax):
+        targets = recipes.margins(targets[:, 0], booster.loss.n_outputs)
+    return booster, rows, targets
+
+
+# The page.
+
+
+def _page(booster: Booster, regret: Regret, comparator: str) -> str:
+    n_rows = int(regret.over_rows.rows[-1])
+    N = len(regret.edges)
+    facts = [
+        ("rows measured", f"{n_rows:,}"),
+        ("learners", f"{N}"),
+        ("loss", repr(booster.loss)),
+        ("descent", repr(booster.descent)),
+        ("average loss of " + comparator, f"{regret.comparator_loss:.4g}"),
+        ("average regret of the base alone", f"{regret.by_learners[0]:.4g}"),
+        (f"average regret of all {N} learners", f"{regret.by_learners[-1]:.4g}"),
+        ("edge of the weakest and of the mean learner", f"{np.nanmin(regret.edges):.3f}, {regret.edges.mean():.3f}"),
+        ("the theorem's bound at all learners", _number(float(regret.bound[-1]))),
+    ]
+    table = "".join(f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in facts)
+    pictures = [
+        (_regret_over_learners(regret), "Average regret of the booster cut off after so many learners."),
+        (_regret_over_rows(regret), f"Average regret of all {N} learners over the rows so far."),
+        (_edges(regret), "What share of its target each learner explains, on these rows."),
+    ]
+    body = (
+        f"<h1>The theory of this run</h1><p class='lead'>{html.escape(theory.diagnose(booster))}</p>"
+        f"{figures([(inline_svg(drawing, str(i)), caption) for i, (drawing, caption) in enumerate(pictures)])}"
+        f"<table>{table}</table><p>{html.escape(_bound_in_words(regret))} {html.escape(_caveat(booster))}</p>"
+    )
+    return shell("The theory of this run", body)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "none"
+
+
+def _bound_in_words(regret: Regret) -> str:
+    if math.isfinite(float(regret.bound[-1])):
+        kept = bool((regret.by_learners <= regret.bound).all())
+        return f"The measured regret {'stays below' if kept else 'is above'} the theorem's bound" + (
+            ", as it must: bounds of this kind are far from tight."
+            if kept
+            else ": the steps are not the theorem's own, or the comparator is outside of what it speaks of."
+        )
+    return (
+        "No bound is drawn where the theorems promise none: they need a strongly convex loss (a ridge, l2, makes it "
+        "one), Algorithm 1 or 2, and an edge above 0 on every learner."
+    )
+
+
+def _caveat(booster: Booster) -> str:
+    if isinstance(booster.replay, Replay) and booster.replay.learners == "next":
+        return (
+            "The learners of this booster are refitted in turn, so that its first k are nearly, not exactly, what a "
+            "booster of k learners would have been."
+        )
+    return "No learner depends on those after it: the first k are what a booster of k learners would have been."
+
+
+def _regret_over_learners(regret: Regret) -> Any:
+    drawing, axes = blank("learners N", "average regret")
+    N = np.arange(len(regret.by_learners))
+    axes.plot(N, regret.by_learners, color=COLOURS[0], marker=".", label="measured")
+    finite = np.isfinite(regret.bound)
+    if finite.any():
+        axes.plot(N[finite], regret.bound[finite], color=COLOURS[1], linestyle="--", label="the theorem's bound")
+    whole_numbers(axes)
+    if (regret.by_learners > 0).all():
+        logarithmic(axes.yaxis)
+    axes.legend(frameon=False)
+    return drawing
+
+
+def _regret_over_rows(regret: Regret) -> Any:
+    drawing, axes = blank("rows", "average regret")
+    rows, averages = regret.over_rows
+    settled = rows >= min(FEW_ROWS, rows[-1])
+    axes.plot(rows[settled], averages[settled], color=COLOURS[0])
+    logarithmic(axes.xaxis)
+    if (averages[settled] > 0).all():
+        logarithmic(axes.yaxis)
+    return drawing
+
+
+def _edges(regret: Regret) -> Any:
+    drawing, axes = blank("learner", "edge γ")
+    axes.bar(np.arange(1, len(regret.edges) + 1), np.nan_to_num(regret.edges), color=COLOURS[0])
+    axes.axhline(0, color=INK, linewidth=0.8)
+    whole_numbers(axes)
+    return drawing
+
+
+# Pictures and pages, for whoever else makes some.
+
+
+def blank(x: str, y: str, title: str = "", *, width: float = 4.4, height: float = 3.2) -> tuple[Any, Any]:
+    """An empty figure in the house style, and its axes.
+
+    Parameters
+    ----------
+    x, y, title : str
+        Labels.
+    width, height : float
+        In inches; narrow ones can be read on a phone.
+    """
+    matplotlib = require("matplotlib", extra="plot", by="a picture")
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        drawing = Figure(figsize=(width, height), layout="constrained")
+        axes = drawing.subplots()
+        axes.set(xlabel=x, ylabel=y)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.grid(True)
+        axes.set_axisbelow(True)
+    return drawing, axes
+
+
+def logarithmic(axis: Any) -> None:
+    """Give an axis a logarithmic scale with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    (axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale)("log")
+    low, high = axis.get_data_interval()
+    is_wide = high > 300 * max(low, 1e-300)
+    axis.set_major_locator(LogLocator(subs=(1.0,) if is_wide else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def whole_numbers(axes: Any) -> None:
+    """Mark the horizontal axis at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def inline_svg(drawing: Any, salt: str) -> str:
+    """A drawing as an ``<svg>`` element whose ink is the text colour around it.
+
+    Parameters
+    ----------
+    drawing : matplotlib Figure
+    salt : str
+        Something of its own for each drawing in a page, so that their inner names do not meet.
+    """
+    matplotlib = require("matplotlib", extra="plot", by="a picture")
+    buffer = io.StringIO()
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    head, rest = text.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    text = f"{head}>{re.sub(r'<metadata>.*?</metadata>', '', rest, flags=re.DOTALL)}"
+    text = re.sub(r'\b(id="|url\(#|xlink:href="#)', rf"\g<1>{re.sub(r'[^a-zA-Z0-9]', '', salt)}_", text)
+    return text.replace(INK, "currentColor").replace(FAINT, "var(--faint, #d9d9d9)")
+
+
+def figures(pictures: Sequence[tuple[str, str]]) -> str:
+    """Lay out SVG elements and their captions side by side, or one below the other on a phone."""
+    cells = (f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>" for svg, caption in pictures)
+    return f"<div class='figures'>{''.join(cells)}</div>"
+
+
+CSS = """
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #d9d9d9; --accent: #0b5cad; --soft: #f4f6f8 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --paper: #16191d; --faint: #3a4048; --accent: #7db8f0; --soft: #1f242a }
+}
+* { box-sizing: border-box }
+body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
+  max-width: 62rem; padding: 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.5rem } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--faint);
+  padding-top: 1rem }
+.lead { font-size: 1.05rem }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem }
+figure { margin: 0 } figure svg { width: 100%; height: auto } figcaption, .small { font-size: .85rem; opacity: .85 }
+.table { overflow-x: auto } table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-size: .92rem }
+td, th { border-bottom: 1px solid var(--faint); padding: .35rem .6rem; text-align: left; vertical-align: top }
+th { background: var(--soft) } a { color: var(--accent) }
+.warning { border-left: 4px solid #d97706; background: var(--soft); padding: .5rem .8rem }
+@media (max-width: 40rem) {
+  table.wide, table.wide tbody, table.wide tr, table.wide td { display: block; width: 100% }
+  table.wide tr.head { display: none } table.wide td::before { content: attr(data-head) " "; font-weight: 600 }
+  table.wide td:first-child { font-weight: 600 }
+  table.wide td { border: 0; padding: .15rem 0 } table.wide tr { border-bottom: 1px solid var(--faint);
+    padding: .5rem 0 }
+}
+"""
+
+
+def shell(title: str, body: str) -> str:
+    """A whole page around a body: one file, light or dark as the reader's system is."""
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)}</title><style>{CSS}</style></head><body>{body}</body></html>\n"
+    )

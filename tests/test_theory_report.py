@@ -1,0 +1,161 @@
+import copy
+import html
+import re
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+from streamboost import Booster, SGBClassifier, SGBRegressor, errors, theory
+from streamboost.bases import Constant
+from streamboost.datasets import friedman
+from streamboost.descents import GradientDescent
+from streamboost.losses import Absolute, Hinge, Logistic, Softmax, Squared
+from streamboost.replay import Replay
+from streamboost.stacks import LinearStack, TreeStack
+from streamboost.theory_report import blank, hindsight_tree, inline_svg, report
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y, *_ = friedman(700, seed=3)
+    return X, (y - y.mean()) / y.std()
+
+
+def trees(loss=None, N=8):
+    replay = Replay(None, refit_every=100, learners="all", warmup=100, soonest=1)
+    descent = GradientDescent("theory")
+    return Booster(loss or Squared(), descent, TreeStack(N, max_depth=3), base=Constant(0), replay=replay)
+
+
+def said(file, label):
+    """The value beside a label in the page's table."""
+    return html.unescape(re.search(rf"<td>{re.escape(html.escape(label))}</td><td>(.*?)</td>", file.read_text())[1])
+
+
+def test_the_page_of_a_booster_tells_what_measuring_it_tells(rows, tmp_path):
+    X, y = rows
+    booster = trees()
+    booster.learn(X[:400], y[:400])
+    twin = copy.deepcopy(booster)
+    regret = report(booster, X[400:], y[400:], tmp_path / "page.html", chunk=20)
+    best = hindsight_tree(X[400:], y[400:, None], Squared())
+    again = theory.measure_regret(twin, X[400:], y[400:], best, chunk=20)
+    np.testing.assert_array_equal(regret.by_learners, again.by_learners)
+    assert float(said(tmp_path / "page.html", "average regret of all 8 learners")) == pytest.approx(
+        again.by_learners[-1], rel=1e-3
+    )
+    assert float(said(tmp_path / "page.html", "the theorem's bound at all learners")) == pytest.approx(
+        again.bound[-1], rel=1e-3
+    )
+    text = (tmp_path / "page.html").read_text()
+    assert theory.diagnose(twin) in html.unescape(text)
+    assert "stays below" in text
+    assert text.count("<svg") == 3
+
+
+def test_the_model_stays_as_it_is(rows, tmp_path):
+    X, y = rows
+    model = SGBRegressor(n_estimators=10, max_depth=3, random_state=0).fit(X[:300], y[:300])
+    before = model.predict(X[300:])
+    regret = report(model, X[300:400], y[300:400], tmp_path / "page.html", chunk=10)
+    np.testing.assert_array_equal(model.predict(X[300:]), before)
+    assert model.committee_.n_rows == 300
+    assert len(regret.edges) == model.booster_.stack.n_learners
+    assert regret.over_rows.rows[-1] == 100
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"), [("log_loss", ["no", "yes"]), ("hinge", ["no", "yes"]), ("log_loss", ["a", "b", "c"])]
+)
+def test_classes_are_coded_as_the_booster_learned_them(rows, tmp_path, loss, labels):
+    X, y = rows
+    names = np.array(labels)[np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))]
+    model = SGBClassifier(loss=loss, n_estimators=12, max_depth=3, random_state=0).fit(X[:500], names[:500])
+    regret = report(model, X[500:], names[500:], tmp_path / "page.html", chunk=10)
+    # learners that know the classes: a booster shown wrong codes would do worse than a coin
+    scores = model.booster_.score(X[500:])
+    guesses = scores.argmax(axis=1) if len(labels) > 2 else (scores[:, 0] > 0).astype(int)
+    assert (np.array(labels)[guesses] == names[500:]).mean() > 0.6
+    coin = Softmax(n_classes=len(labels)).value(np.zeros((1, len(labels))), np.zeros((1, 1)))[0]
+    assert regret.by_learners[-1] + regret.comparator_loss < (1.0 if loss == "hinge" else coin)
+
+
+def test_where_the_theorems_are_silent_the_page_says_so(rows, tmp_path):
+    X, y = rows
+    booster = Booster(Absolute(), stack=LinearStack(4), base=Constant(0))
+    report(booster, X[:200], y[:200], tmp_path / "page.html", chunk=20)
+    assert said(tmp_path / "page.html", "the theorem's bound at all learners") == "none"
+    assert "need a strongly convex loss" in (tmp_path / "page.html").read_text()
+
+
+def test_a_comparator_of_ones_own_is_used(rows, tmp_path):
+    X, y = rows
+    regret = report(trees(), X[:200], y[:200], tmp_path / "page.html", comparator=y[:200], chunk=20)
+    assert regret.comparator_loss == 0
+
+
+def test_models_that_cannot_be_looked_at_are_refused(rows, tmp_path):
+    X, y = rows
+    with pytest.raises(TypeError, match=r"model is a SGBRegressor, expected a Booster.*Call fit first"):
+        report(SGBRegressor(), X, y, tmp_path / "page.html")
+    model = SGBClassifier(n_estimators=4).fit(X[:50], ["a", "b"] * 25)
+    with pytest.raises(ValueError, match=r"classes the model has not met: \['c'\]"):
+        report(model, X[:2], ["a", "c"], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_without_matplotlib_the_extra_is_named(rows, tmp_path, monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(errors.importlib, "import_module", absent)
+    with pytest.raises(errors.MissingDependency, match=r"report needs matplotlib.*streamboost\[plot\]"):
+        report(trees(), *rows, tmp_path / "page.html")
+
+
+# The comparator.
+
+
+def test_for_square_loss_the_deep_tree_is_that_of_scikit_learn(rows):
+    X, y = rows
+    tree = DecisionTreeRegressor(max_depth=15, random_state=0).fit(X, y)
+    np.testing.assert_allclose(hindsight_tree(X, y[:, None], Squared())[:, 0], tree.predict(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(l2=0.02), Absolute(l2=0.25), Hinge(l2=0.25)])
+def test_no_other_score_in_a_leaf_has_less_loss(rows, loss):
+    X, y = rows
+    codes = y if loss.name == "absolute_error" else np.sign(y)
+    scores = hindsight_tree(X[:200], codes[:200, None], loss, depth=4)
+    least = loss.mean(scores, codes[:200, None])
+    assert least < loss.mean(np.broadcast_to(loss.start(codes[:200, None]), scores.shape), codes[:200, None])
+    for shift in (-0.05, 0.05):
+        moved = scores.copy()
+        moved[:, 0] += shift
+        assert loss.mean(moved, codes[:200, None]) >= least - 1e-9
+
+
+def test_of_several_classes_the_deep_tree_knows_the_rows(rows):
+    X, y = rows
+    codes, loss = np.digitize(y, [-0.5, 0.5]).astype(float), Softmax(n_classes=3)
+    scores = hindsight_tree(X, codes[:, None], loss)
+    assert (scores.argmax(axis=1) == codes).mean() > 0.95
+    assert loss.mean(scores, codes[:, None]) < 0.3
+
+
+# Pictures.
+
+
+def test_pictures_take_the_ink_of_the_page_and_keep_their_names_apart():
+    drawing, axes = blank("x", "y", "title")
+    axes.plot([1, 2], [3, 4])
+    one, two = inline_svg(drawing, "one"), inline_svg(drawing, "two")
+    assert "#333333" not in one
+    assert "currentColor" in one
+    ids = [set(re.findall(r'\bid="([^"]*)"', svg)) for svg in (one, two)]
+    assert not ids[0] & ids[1]
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]*)', one))
+    assert used
+    assert used <= ids[0]
+    assert not re.search(r' width="[^"]*"', one[: one.index(">")])
