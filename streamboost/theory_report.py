@@ -318,6 +318,7 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top:
 figure { margin: 0 } figure svg { width: 100%; height: auto } figcaption, .small { font-size: .85rem; opacity: .85 }
 .table { overflow-x: auto } table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-size: .92rem }
 td, th { border-bottom: 1px solid var(--faint); padding: .35rem .6rem; text-align: left; vertical-align: top }
+table.wide { table-layout: fixed } table.wide th:nth-child(1) { width: 22% } table.wide th:nth-child(2) { width: 14% }
 th { background: var(--soft) } a { color: var(--accent) }
 .warning { border-left: 4px solid #d97706; background: var(--soft); padding: .5rem .8rem }
 @media (max-width: 40rem) {
