@@ -24,3 +24,17 @@ def compiled_inside(function: F) -> F:
     """
     bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(F, njit(nogil=True, error_model="numpy", **bare)(function))
+
+
+def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
+    """Compile as :func:`compiled_inside` does, with rounding that may differ from the letter of the source.
+
+    It never differs between runs. ``"contract"`` rounds a product and its sum once, ``"reassoc"`` adds several terms
+    at a time, in a fixed order, ``"nsz"`` takes -0 for 0.
+    """
+    bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "fastmath": set(freedoms)}
+
+    def decorate(function: F) -> F:
+        return cast(F, njit(nogil=True, error_model="numpy", **bare)(function))
+
+    return decorate

@@ -96,13 +96,13 @@ def learn_nets(
             forward(Z[:n], patches[:n], plan, average, hidden[:n], out[:n])
             in_units(out[:n], scale, targets)
             for s in range(n):
-                set_walk(x[s], line, cat_at, z[s], eta, targets[s], read)
+                set_walk(x[s], base, line, cat_at, z[s], eta, targets[s], read)
                 read_out(readout, rule[0], hedge, read, origin, said[s], prediction, scores[start + s])
         forward(Z[:n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, h)
         is_finite = True
         for s in range(n):
-            set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
+            set_walk(x[s], base, line, cat_at, z[s], eta, h[s], walk)
             is_finite &= set_targets(rule, wanted[s], h[s], walk, targets[s])
             if not plan[AVERAGED]:
                 read_out(readout, rule[0], hedge, walk, origin, said[s], prediction, scores[start + s])
@@ -142,7 +142,7 @@ def learn_nets(
 
 @compiled
 def score_nets(
-    X: FloatArray, scores: FloatArray, rule: rows.Rule, readout: int, cat_at: IntArray, eta: FloatArray,
+    X: FloatArray, scores: FloatArray, rule: rows.Rule, readout: int, base: int, cat_at: IntArray, eta: FloatArray,
     hedge: rows.Hedging, line: rows.Line, inputs: Inputs, learners: Nets,
 ) -> None:  # fmt: skip
     """The score (n, m) of every row; nothing changes."""
@@ -163,7 +163,7 @@ def score_nets(
         forward(Z[:n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, h)
         for s in range(n):
-            set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
+            set_walk(x[s], base, line, cat_at, z[s], eta, h[s], walk)
             read_out(readout, rule[0], hedge, walk, origin, said, prediction, scores[start + s])
 
 
@@ -171,16 +171,20 @@ def score_nets(
 def set_inputs(X: FloatArray, inputs: Inputs, cat_at: IntArray, z: FloatArray, Z: Array) -> None:
     """What the networks see of rows: (n, d + 1), the last a 1; levels are left to the base."""
     count, mean, m2 = inputs
-    d = X.shape[1]
-    for s in range(X.shape[0]):
+    n, d = X.shape
+    for s in range(n):
         if count.shape[0] > 0:
             standardize_row(X[s], count, mean, m2, z[s])
+            for j in range(d):
+                Z[s, j] = z[s, j]
         else:
             for j in range(d):
-                z[s, j] = X[s, j] if X[s, j] == X[s, j] and cat_at[j] < 0 else 0.0
-            z[s, d] = 1.0
-        for j in range(d + 1):
-            Z[s, j] = z[s, j]
+                Z[s, j] = X[s, j] if X[s, j] == X[s, j] else 0.0
+        Z[s, d] = 1.0
+    for j in range(d):
+        if cat_at[j] >= 0:
+            for s in range(n):
+                Z[s, j] = 0.0
 
 
 @compiled_inside
@@ -203,13 +207,18 @@ def out_of_units(h: FloatArray, scale: FloatArray, out: Array) -> None:
 
 @compiled_inside
 def set_walk(
-    x: FloatArray, line: rows.Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray, walk: FloatArray
-) -> None:
+    x: FloatArray, base: int, line: rows.Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray,
+    walk: FloatArray,
+) -> None:  # fmt: skip
     """The partial sums of one row, (N + 1, m)."""
     count, mean, m2, signs, W, effects = line
-    standardize_row(x, count, mean, m2, z)
-    apply_row(z, W, signs, walk[0])
-    add_effects(x, cat_at, effects, walk[0])
+    if base == STILL:  # a constant: the intercept alone
+        for k in range(h.shape[1]):
+            walk[0, k] = W[x.shape[0], k]
+    else:
+        standardize_row(x, count, mean, m2, z)
+        apply_row(z, W, signs, walk[0])
+        add_effects(x, cat_at, effects, walk[0])
     for i in range(h.shape[0]):
         for k in range(h.shape[1]):
             walk[i + 1, k] = walk[i, k] - eta[i] * h[i, k]

@@ -63,7 +63,8 @@ def score(booster: Booster, hedge: Hedge | None, readout: str, X: FloatArray) ->
     assert isinstance(stack, NeuralStack)
     scores = np.empty((len(X), booster.loss.n_outputs))
     kernels.score_nets(
-        X, scores, native.rule(booster), native.readout_number(booster, readout), _cat_at(booster), booster.eta,
+        X, scores, native.rule(booster), native.readout_number(booster, readout), native.base_rule(booster),
+        _cat_at(booster), booster.eta,
         native.NO_HEDGE if hedge is None else hedge.arrays, native.line(booster.base, stack), _inputs(stack),
         stack.arrays,
     )  # fmt: skip

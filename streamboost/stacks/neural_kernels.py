@@ -24,11 +24,10 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamboost.arrays import FloatArray
-from streamboost.compiled import compiled, compiled_inside
+from streamboost.compiled import compiled, compiled_inside, compiled_loosely
 
 Array: TypeAlias = NDArray[Any]  # float32 or float64: the learners' own precision
 Ints: TypeAlias = NDArray[np.int64]
@@ -323,11 +322,28 @@ def add_conv_gradient(
 # What both share: the layers.
 
 
-@compiled_inside
+@compiled_loosely("contract")
 def _combine(out: Array, x: Array, at: int, stride: int, Y: Array, start: int, pitch: int, count: int) -> None:
     """Out += Σ_a x[at + a stride] Y[start + a pitch :], a = 0, 1, ..., count - 1 added one after the other."""
     length = out.shape[0]
     a = 0
+    while a + 8 <= count:  # the more at a time, the less often ``out`` is loaded and stored
+        x0, x1 = x[at + a * stride], x[at + (a + 1) * stride]
+        x2, x3 = x[at + (a + 2) * stride], x[at + (a + 3) * stride]
+        x4, x5 = x[at + (a + 4) * stride], x[at + (a + 5) * stride]
+        x6, x7 = x[at + (a + 6) * stride], x[at + (a + 7) * stride]
+        here = start + a * pitch
+        y0, y1 = Y[here : here + length], Y[here + pitch : here + pitch + length]
+        here += 2 * pitch
+        y2, y3 = Y[here : here + length], Y[here + pitch : here + pitch + length]
+        here += 2 * pitch
+        y4, y5 = Y[here : here + length], Y[here + pitch : here + pitch + length]
+        here += 2 * pitch
+        y6, y7 = Y[here : here + length], Y[here + pitch : here + pitch + length]
+        for j in range(length):
+            half = out[j] + x0 * y0[j] + x1 * y1[j] + x2 * y2[j] + x3 * y3[j]
+            out[j] = half + x4 * y4[j] + x5 * y5[j] + x6 * y6[j] + x7 * y7[j]
+        a += 8
     while a + 4 <= count:
         x0, x1 = x[at + a * stride], x[at + (a + 1) * stride]
         x2, x3 = x[at + (a + 2) * stride], x[at + (a + 3) * stride]
@@ -353,13 +369,7 @@ def _add_product(out: Array, x: Array, y: Array) -> None:
         out[j] += x[j] * y[j]
 
 
-def _free_order(function: Any) -> Any:
-    """Compile a sum that may be added up in any order: a fixed one, but several terms at a time."""
-    bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return njit(nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"}, **bare)(function)
-
-
-@_free_order
+@compiled_loosely("contract", "reassoc", "nsz")
 def _dot(x: Array, y: Array) -> float:
     total = x.dtype.type(0)
     for j in range(x.shape[0]):
@@ -367,7 +377,7 @@ def _dot(x: Array, y: Array) -> float:
     return total  # type: ignore[no-any-return]
 
 
-@_free_order
+@compiled_loosely("contract", "reassoc", "nsz")
 def _add_dots(out: Array, x: Array, Y: Array) -> None:
     """Add to each of ``out`` the product of x with its own part of the flat Y, as long as x is."""
     length, count = x.shape[0], out.shape[0]
@@ -392,7 +402,7 @@ def _add_dots(out: Array, x: Array, Y: Array) -> None:
         a += 1
 
 
-@_free_order
+@compiled_loosely("reassoc", "nsz")
 def _sum(x: Array) -> float:
     total = x.dtype.type(0)
     for j in range(x.shape[0]):

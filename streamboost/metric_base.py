@@ -1,0 +1,183 @@
+"""What all metrics share: a summary of all rows or a ring of the latest, and how targets and predictions are read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from streamboost.arrays import FloatArray
+
+Need: TypeAlias = Literal["number", "label", "probability"]
+NAN = math.nan
+
+
+class Probabilities(NamedTuple):
+    """What was said of every class: ``values`` (n, K), its columns in the order of ``classes``."""
+
+    classes: Sequence[Any]
+    values: FloatArray
+
+
+Summary = TypeVar("Summary")
+
+
+class Metric(ABC, Generic[Summary]):
+    """One number that says how good predictions are.
+
+    Parameters
+    ----------
+    window : int, optional
+        Over how many of the latest rows; left out, over all.
+
+    Attributes
+    ----------
+    name : str
+    need : {"number", "label", "probability"}
+        What the predictions are.
+    higher_is_better : bool
+    """
+
+    name: ClassVar[str]
+    need: ClassVar[Need]
+    higher_is_better: ClassVar[bool] = True
+
+    def __init__(self, window: int | None = None) -> None:
+        if window is not None and (not isinstance(window, (int, np.integer)) or window < 1):
+            raise ValueError(f"window is {window!r}, expected a whole number above 0, or None for all rows.")
+        self.ring = None if window is None else Ring(int(window))
+        self.summary: Summary | None = None
+
+    def add(self, y: Any, prediction: Any, weight: Any = None) -> None:
+        """Take in rows.
+
+        Parameters
+        ----------
+        y : array of shape (n,) or (n, m), or a single target
+        prediction : array of the same shape, or :class:`Probabilities`
+        weight : array of shape (n,) or number, optional
+            What each row counts; 1 if left out. A row of weight 0 takes its place in a window and counts nothing.
+        """
+        rows = self._encode(y, prediction)  # (n, k)
+        weight = _check_weight(weight, len(rows))
+        if len(rows) == 0:
+            return
+        if self.ring is not None:
+            self.ring.add(rows, weight)
+            return
+        summary = self._summarise(rows[weight > 0], weight[weight > 0])
+        self.summary = summary if self.summary is None else self._merge(self.summary, summary)
+
+    @property
+    def value(self) -> float:
+        """The metric; NaN where it has no meaning."""
+        summary = self.summary
+        if self.ring is not None:
+            rows, weight = self.ring.held()
+            summary = None if rows is None else self._summarise(rows[weight > 0], weight[weight > 0])
+        return NAN if summary is None else self._score(summary)
+
+    def __repr__(self) -> str:
+        window = "" if self.ring is None else f"window={len(self.ring.weight)}"
+        return f"{type(self).__name__}({window})"
+
+    @abstractmethod
+    def _encode(self, y: Any, prediction: Any) -> FloatArray:
+        """What matters of each row, as numbers (n, k)."""
+
+    @abstractmethod
+    def _summarise(self, rows: FloatArray, weight: FloatArray) -> Summary:
+        """All that the score needs to know of rows; maybe there are none."""
+
+    @abstractmethod
+    def _merge(self, one: Summary, other: Summary) -> Summary:
+        """The summary of the rows of both."""
+
+    @abstractmethod
+    def _score(self, summary: Summary) -> float:
+        """The metric."""
+
+
+class Ring:
+    """The latest rows, (W, k), the oldest overwritten first."""
+
+    def __init__(self, size: int) -> None:
+        self.rows: FloatArray | None = None  # born with the first row, which tells k
+        self.weight = np.zeros(size)
+        self.n_seen = 0
+
+    def add(self, rows: FloatArray, weight: FloatArray) -> None:
+        """Take in rows."""
+        size = len(self.weight)
+        if self.rows is None:
+            self.rows = np.zeros((size, rows.shape[1]))
+        places = np.arange(self.n_seen, self.n_seen + len(rows))[-size:] % size
+        self.rows[places] = rows[-size:]
+        self.weight[places] = weight[-size:]
+        self.n_seen += len(rows)
+
+    def held(self) -> tuple[FloatArray | None, FloatArray]:
+        """The rows, in no particular order, and their weights."""
+        n = min(self.n_seen, len(self.weight))
+        return None if self.rows is None else self.rows[:n], self.weight[:n]
+
+
+# What comes in.
+
+
+def errors_of(y: Any, prediction: Any) -> FloatArray:
+    """Prediction minus target, (n, m)."""
+    target, said = np.atleast_1d(np.asarray(y, dtype=float)), np.atleast_1d(np.asarray(prediction, dtype=float))
+    if target.shape != said.shape or target.ndim > 2:
+        raise ValueError(
+            f"y has shape {target.shape} and prediction {said.shape}, expected the same: (n,), or (n, m) for m outputs."
+        )
+    errors: FloatArray = said - target
+    return errors[:, None] if errors.ndim == 1 else errors
+
+
+def label_lists(y: Any, prediction: Any) -> tuple[list[Any], list[Any]]:
+    """Labels as Python has them."""
+    labels, said = _labels(y), _labels(prediction)
+    if len(labels) != len(said):
+        raise ValueError(f"y has {len(labels)} labels and prediction {len(said)}, expected one prediction a label.")
+    return labels, said
+
+
+def _labels(y: Any) -> list[Any]:
+    if hasattr(y, "tolist"):
+        y = y.tolist()  # an array, a number of NumPy's, or a series
+    return list(y) if isinstance(y, Sequence) and not isinstance(y, str) else [y]
+
+
+def read_probabilities(y: Any, prediction: Any) -> tuple[list[Any], Probabilities]:
+    """Labels and probabilities, whose columns are classes as Python has them."""
+    labels = _labels(y)
+    if isinstance(prediction, Probabilities):
+        classes, values = _labels(prediction.classes), np.asarray(prediction.values, dtype=float)
+    else:
+        p = np.atleast_1d(np.asarray(prediction, dtype=float))
+        if p.ndim != 1:
+            raise ValueError(
+                f"prediction has shape {p.shape}, expected (n,), the probabilities of class 1. "
+                "For other classes pass Probabilities(classes, values)."
+            )
+        strange = next((label for label in labels if label not in (0, 1)), None)
+        if strange is not None:
+            raise ValueError(f"y holds {strange!r}, expected 0 or 1. Else pass Probabilities(classes, values).")
+        classes, values = [0, 1], np.stack([1.0 - p, p], axis=1)
+    if values.shape != (len(labels), len(classes)):
+        raise ValueError(
+            f"probabilities have shape {values.shape}, expected ({len(labels)}, {len(classes)}): rows and classes."
+        )
+    return labels, Probabilities(classes, values)
+
+
+def _check_weight(weight: Any, n: int) -> FloatArray:
+    checked: FloatArray = np.ones(n) if weight is None else np.broadcast_to(np.asarray(weight, dtype=float), (n,))
+    if not (np.isfinite(checked) & (checked >= 0)).all():
+        raise ValueError("weight holds a number below 0 or none at all, expected finite weights of at least 0.")
+    return checked

@@ -1,0 +1,360 @@
+"""The prequential loop, test then train: every row is predicted before it is learned, and the predictions counted.
+
+In flow a model of almost any kind and rows of almost any kind; out flows a :class:`~streamboost.reports.Report` every
+so many rows. As no row was known when it was predicted, all rows are test rows, and the newest tell how the model does
+now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamboost.contenders import (
+    Answers,
+    Contender,
+    Task,
+    dialect_of,
+    gives_probabilities,
+    joined,
+    learns_chunks_at_once,
+    speak_to,
+    task_of,
+)
+from streamboost.metrics import BY_NAME, Metric
+from streamboost.reports import History, Report
+from streamboost.row_chunks import LabelledRows, Target, count_rows, cut, names_of, slice_rows, targets_at_hand
+from streamboost.rows import PANDAS_MISSING
+
+__all__ = ["History", "Report", "prequential", "run"]
+
+CHUNK = 256  # rows a call, where it makes no difference to what is predicted
+DEFAULTS: dict[Task, tuple[str, ...]] = {
+    "regression": ("rmse", "mae", "r2"),
+    "classification": ("accuracy", "kappa", "log_loss"),
+}
+MetricKind: TypeAlias = str | type[Metric[Any]]
+
+
+def prequential(
+    model: Any,
+    rows: Any,
+    target: Target = None,
+    *,
+    chunk: int | None = None,
+    delay: int = 0,
+    every: int = 1000,
+    window: int = 1000,
+    metrics: Sequence[MetricKind] | None = None,
+    task: Task | Literal["auto"] = "auto",
+    classes: Sequence[Any] | None = None,
+    progress: bool = False,
+) -> Iterator[Report]:
+    """Predict each row, then learn it, and report every so often.
+
+    Parameters
+    ----------
+    model : object
+        Anything with ``learn`` and ``predict`` (streamboost), ``partial_fit`` and ``predict`` (scikit-learn), or
+        ``learn_one`` and ``predict_one`` (River).
+    rows : (X, y), frame, Arrow table, source, or iterable
+        A source is one of :mod:`streamboost.sources`. An iterable brings (dict, y) pairs, dicts that hold the target,
+        frames or Arrow tables that do, or (X, y) pairs of arrays. Both are read a chunk at a time.
+    target : str or sequence of str, optional
+        The column or columns to predict, where rows hold them.
+    chunk : int, optional
+        How many rows the model is handed at once. Models with ``partial_fit`` predict a chunk before they learn any of
+        it, and get single rows unless told otherwise; for others it changes nothing but speed (256).
+    delay : int
+        After how many rows a label comes. Row t is learned just before row t + delay is predicted, so 0 and 1 are the
+        same; what is left is learned in the end. Rows then go one by one.
+    every : int
+        Rows between reports; the last report comes with the last row.
+    window : int
+        Over how many of the latest rows the windowed metrics look.
+    metrics : sequence of str or Metric classes, optional
+        Of ``"rmse"``, ``"mae"``, ``"r2"``, ``"accuracy"``, ``"kappa"``, ``"log_loss"``, ``"auc"``. Left out, the first
+        three for numbers and the next three for classes, without ``"log_loss"`` if the model gives no probabilities.
+    task : {"auto", "regression", "classification"}
+    classes : sequence, optional
+        All classes, for models that must be told before the first row; known without it if all rows are there.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Yields
+    ------
+    Report
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamboost import SGBRegressor
+    >>> rows = make_friedman1(2000, noise=1.0, random_state=0)
+    >>> for report in prequential(SGBRegressor(random_state=0), rows, metrics=["rmse"]):
+    ...     print(f"{report.rows} rows, RMSE {report.running['rmse']:.1f}, lately {report.windowed['rmse']:.1f}")
+    1000 rows, RMSE 1.9, lately 1.9
+    2000 rows, RMSE 1.5, lately 1.1
+    """
+    for name, value, least in (("every", every, 1), ("window", window, 1), ("delay", delay, 0)):
+        _check_whole(name, value, least)
+    if chunk is not None:
+        _check_whole("chunk", chunk, 1)
+    if task not in ("auto", "regression", "classification"):
+        raise ValueError(f"task is {task!r}, expected 'regression', 'classification' or 'auto'.")
+    kinds = None if metrics is None else [_metric_kind(metric) for metric in metrics]
+    if kinds is not None and len({kind.name for kind in kinds}) < max(len(kinds), 1):
+        raise ValueError(f"metrics is {metrics!r}, expected one or more, each once. If unsure, leave it out.")
+    dialect_of(model)  # a model that lacks everything is refused at once
+    return _loop(model, rows, target, _Options(chunk, delay, every, window, kinds, task, classes, progress))
+
+
+def run(model: Any, rows: Any, target: Target = None, **options: Any) -> History:
+    """Go through all rows and keep the reports; arguments as in :func:`prequential`.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.datasets import make_classification
+    >>> history = run(GaussianNB(), make_classification(400, random_state=0), chunk=20, every=200)
+    >>> [report.rows for report in history], history.last.running["accuracy"] > 0.8
+    ([200, 400], True)
+    """
+    return History(prequential(model, rows, target, **options))
+
+
+class _Options(NamedTuple):
+    chunk: int | None
+    delay: int
+    every: int
+    window: int
+    metrics: list[type[Metric[Any]]] | None
+    task: Task | Literal["auto"]
+    classes: Sequence[Any] | None
+    progress: bool
+
+
+class _Scored(NamedTuple):
+    """Rows whose labels have come, what was said of them, and how long it took."""
+
+    y: NDArray[Any]
+    answers: Answers
+    seconds: float
+
+
+def _loop(model: Any, rows: Any, target: Target, options: _Options) -> Iterator[Report]:
+    at_once = learns_chunks_at_once(model)
+    parts = cut(rows, target, options.chunk or (1 if at_once and not options.delay else CHUNK))
+    first = next((part for part in parts if len(part.y)), None)
+    if first is None:
+        raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
+    task = task_of(model, first.y) if options.task == "auto" else options.task
+    has_dicts = names_of(first.X) is not None
+    kinds = _choose_metrics(model, task, options.metrics, has_dicts)
+    wants_probabilities = any(kind.need == "probability" for kind in kinds)
+    classes = options.classes
+    if classes is None and task == "classification" and (labels := targets_at_hand(rows, target)) is not None:
+        classes = sorted(set(labels.tolist()))
+    contender = speak_to(model, task, wants_probabilities=wants_probabilities, has_dicts=has_dicts, classes=classes)
+    book = _Book(model, kinds, options)
+    checked = _checked(chain([first], parts), task)
+    fed = _feed_late(contender, checked, options.delay) if options.delay else _feed(contender, checked)
+    with _progress_bar(options.progress, count_rows(rows)) as advance:
+        for scored in fed:
+            yield from book.take_in(scored)
+            advance(len(scored.y))
+    yield from book.close()
+
+
+def _feed(contender: Contender, parts: Iterator[LabelledRows]) -> Iterator[_Scored]:
+    """Every chunk predicted, then learned."""
+    for X, y in parts:
+        ready = contender.rows(X)
+        started = time.perf_counter()
+        said = contender.step(ready, y)
+        seconds = time.perf_counter() - started
+        yield _Scored(y, contender.answers(said, len(y)), seconds)
+
+
+def _feed_late(contender: Contender, parts: Iterator[LabelledRows], delay: int) -> Iterator[_Scored]:
+    """Every row predicted as it comes, and learned when its label does."""
+    waiting: deque[tuple[Any, NDArray[Any], Answers]] = deque()
+    for X, y in parts:
+        ready, seconds, due = contender.rows(X), 0.0, []
+        for t in range(len(y)):
+            x = slice_rows(ready, t, t + 1)
+            if len(waiting) == delay:
+                due.append(waiting.popleft())
+                seconds += _learn_late(contender, due[-1:])
+            started = time.perf_counter()
+            said = contender.predict(x)
+            seconds += time.perf_counter() - started
+            waiting.append((x, y[t : t + 1], contender.answers(said, 1)))
+        if due:
+            yield _scored(due, seconds)
+    yield _scored(list(waiting), _learn_late(contender, list(waiting)))
+
+
+def _learn_late(contender: Contender, due: list[tuple[Any, NDArray[Any], Answers]]) -> float:
+    started = time.perf_counter()
+    for x, y, _ in due:
+        contender.learn(x, y)
+    return time.perf_counter() - started
+
+
+def _scored(due: list[tuple[Any, NDArray[Any], Answers]], seconds: float) -> _Scored:
+    return _Scored(np.concatenate([y for _, y, _ in due]), joined([said for *_, said in due]), seconds)
+
+
+class _Book:
+    """Keeps score, and says when a report is due."""
+
+    def __init__(self, model: Any, kinds: Sequence[type[Metric[Any]]], options: _Options) -> None:
+        self.model = model
+        self.every, self.window = options.every, options.window
+        self.running = [kind() for kind in kinds]
+        self.windowed = [kind(options.window) for kind in kinds]
+        self.rows = self.unanswered = 0
+        self.seconds = 0.0
+        self.reported = (0, 0.0)  # rows and seconds of the last report
+        self.rows_before = int(getattr(getattr(model, "committee_", None), "n_rows", 0))
+        self.n_events = len(getattr(model, "events_", ()))
+
+    def take_in(self, scored: _Scored) -> Iterator[Report]:
+        """Count rows; a chunk's time is spread evenly over its rows."""
+        n, began, start = len(scored.y), self.seconds, 0
+        while start < n:
+            stop = min(start + self.every - self.rows % self.every, n)
+            self._count(scored.y[start:stop], scored.answers.rows(slice(start, stop)))
+            self.rows += stop - start
+            self.seconds = began + scored.seconds * stop / n
+            if self.rows % self.every == 0:
+                yield self._report(self._new_events(self.rows if stop < n else None))
+            start = stop
+
+    def close(self) -> Iterator[Report]:
+        """The last report, unless it was given already."""
+        if self.rows > self.reported[0]:
+            yield self._report(self._new_events(None))
+
+    def _count(self, y: NDArray[Any], answers: Answers) -> None:
+        if not answers.known.all():
+            self.unanswered += int((~answers.known).sum())
+            y, answers = y[answers.known], answers.rows(answers.known)
+        if not len(y):
+            return
+        values = answers.values
+        if values.shape != y.shape and values.size == y.size:
+            values = values.reshape(y.shape)  # (n, 1) is as good as (n,)
+        for metric in chain(self.running, self.windowed):
+            metric.add(y, answers.probabilities if metric.need == "probability" else values)
+
+    def _new_events(self, until: int | None) -> list[Any]:
+        """What is new in ``events_``, up to a row: a chunk may have brought more than is reported on."""
+        events = list(getattr(self.model, "events_", ()))[self.n_events :]
+        if until is not None:
+            events = [event for event in events if getattr(event, "row", 0) - self.rows_before < until]
+        self.n_events += len(events)
+        return events
+
+    def _report(self, events: list[Any]) -> Report:
+        rows, seconds = self.rows - self.reported[0], self.seconds - self.reported[1]
+        self.reported = (self.rows, self.seconds)
+        return Report(
+            rows=self.rows,
+            running={metric.name: metric.value for metric in self.running},
+            windowed={metric.name: metric.value for metric in self.windowed},
+            window=self.window,
+            seconds=self.seconds,
+            rows_per_second=rows / max(seconds, 1e-9),
+            unanswered=self.unanswered,
+            events=events,
+            rows_before=self.rows_before,
+        )
+
+
+# What is checked.
+
+
+def _checked(parts: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRows]:
+    """Chunks whose targets are all there; numbers as floats."""
+    start = 0
+    for X, y in parts:
+        if y.dtype.kind == "O":
+            is_missing = np.array([_is_missing(value) for value in y.ravel()], dtype=bool)
+        else:
+            is_missing = ~np.isfinite(y).ravel() if y.dtype.kind == "f" else np.zeros(0, dtype=bool)
+        if is_missing.any():
+            place = int(is_missing.argmax())
+            row = start + place // (y.shape[1] if y.ndim == 2 else 1)
+            raise ValueError(
+                f"the target of row {row} is {y.ravel()[place]}, expected a value in every row. "
+                "Its chunk was not learned. Drop rows without a label before the loop."
+            )
+        yield LabelledRows(X, _as_numbers(y) if task == "regression" else y)
+        start += len(y)
+
+
+def _choose_metrics(
+    model: Any, task: Task, kinds: list[type[Metric[Any]]] | None, has_dicts: bool
+) -> list[type[Metric[Any]]]:
+    has_probabilities = task == "classification" and gives_probabilities(model, has_dicts)
+    if kinds is None:
+        chosen = [BY_NAME[name] for name in DEFAULTS[task]]
+        return [kind for kind in chosen if has_probabilities or kind.need != "probability"]
+    for kind in kinds:
+        if (kind.need == "number") != (task == "regression"):
+            raise ValueError(f"metric {kind.name!r} is not one for {task}, expected such as {DEFAULTS[task]}.")
+        if kind.need == "probability" and not has_probabilities:
+            raise ValueError(
+                f"metric {kind.name!r} needs probabilities, and {type(model).__name__} gives none. Use 'accuracy', or "
+                "a model or loss that has them."
+            )
+    return kinds
+
+
+def _metric_kind(metric: MetricKind) -> type[Metric[Any]]:
+    if isinstance(metric, type) and issubclass(metric, Metric):
+        return metric
+    if metric not in BY_NAME:
+        raise ValueError(f"metric {metric!r} is unknown, expected one of {list(BY_NAME)}, or a subclass of Metric.")
+    return BY_NAME[str(metric)]
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
+
+
+def _as_numbers(y: NDArray[Any]) -> NDArray[Any]:
+    try:
+        return y.astype(float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the targets hold something that is not a number ({error}), but the task is regression. "
+            "For classes use a classifier, or task='classification'."
+        ) from None
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in PANDAS_MISSING or bool(value != value)
+
+
+@contextmanager
+def _progress_bar(is_shown: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+    """What to call with the number of rows done; the bar goes to standard error."""
+    if not is_shown:
+        yield lambda n: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("rows", total=total)
+        yield lambda n: bar.advance(task, n)

@@ -1,0 +1,164 @@
+"""What a prequential run says of itself: a report now and then, and all of them together as a table or a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from streamboost.errors import require
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run stands after some rows.
+
+    Attributes
+    ----------
+    rows : int
+        Rows so far whose label has come.
+    running, windowed : dict
+        Metrics by name: over all these rows, and over the latest ``window`` of them.
+    window : int
+    seconds : float
+        Time spent predicting and learning so far; waiting for rows and keeping score do not count.
+    rows_per_second : float
+        Since the last report.
+    unanswered : int
+        Rows so far of which the model had nothing to say, such as the first of many; they are in no metric.
+    events : list
+        What happened to the model since the last report: what is new in its ``events_``, if it has these.
+    rows_before : int
+        Rows the model had learned before the run; the rows of events are counted from its very first.
+
+    Examples
+    --------
+    >>> print(Report(2000, {"rmse": 1.25}, {"rmse": 0.75}, 500, 0.1, 20000.0))
+    2,000 rows: rmse 1.25 (latest 500: 0.75), 20,000 rows/s
+    """
+
+    rows: int
+    running: dict[str, float]
+    windowed: dict[str, float]
+    window: int
+    seconds: float
+    rows_per_second: float
+    unanswered: int = 0
+    events: list[Any] = field(default_factory=list)
+    rows_before: int = 0
+
+    def __str__(self) -> str:
+        scores = (
+            f"{name} {value:.4g} (latest {self.window:,}: {self.windowed[name]:.4g})"
+            for name, value in self.running.items()
+        )
+        return f"{self.rows:,} rows: {', '.join(scores)}, {self.rows_per_second:,.0f} rows/s"
+
+
+class History(Sequence[Report]):
+    """All reports of a run, in order.
+
+    Parameters
+    ----------
+    reports : iterable of Report
+        Read to its end, so a run may be given: ``History(prequential(...))``.
+
+    Examples
+    --------
+    >>> history = History([Report(1000, {"mae": 2.0}, {"mae": 1.5}, 500, 0.5, 2000.0)])
+    >>> history.last.windowed["mae"], history.table().column_names[:3]
+    (1.5, ['rows', 'mae', 'mae_windowed'])
+    """
+
+    def __init__(self, reports: Iterable[Report]) -> None:
+        self.reports = list(reports)
+
+    def __len__(self) -> int:
+        return len(self.reports)
+
+    def __iter__(self) -> Iterator[Report]:
+        return iter(self.reports)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.reports[place]
+
+    @property
+    def last(self) -> Report:
+        """The report on all rows."""
+        if not self.reports:
+            raise ValueError("there is no report yet, expected at least one. Run the loop first.")
+        return self.reports[-1]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics."""
+        return list(self.last.running)
+
+    @property
+    def events(self) -> list[Any]:
+        """Everything that happened to the model."""
+        return [event for report in self.reports for event in report.events]
+
+    def table(self) -> pa.Table:
+        """One line a report, as an Arrow table; events as text."""
+        columns: dict[str, list[Any]] = {"rows": [report.rows for report in self.reports]}
+        for name in self.metrics:
+            columns[name] = [report.running[name] for report in self.reports]
+            columns[f"{name}_windowed"] = [report.windowed[name] for report in self.reports]
+        for name in ("seconds", "rows_per_second", "unanswered"):
+            columns[name] = [getattr(report, name) for report in self.reports]
+        columns["events"] = [[_describe(event) for event in report.events] for report in self.reports]
+        return pa.table(columns)
+
+    def plot(self, metric: str | None = None) -> Any:
+        """Draw a metric over rows, of the latest rows and of all, with events on the axis.
+
+        Parameters
+        ----------
+        metric : str, optional
+            One of :attr:`metrics`; the first if left out.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            ``figure.savefig("run.png")`` writes it.
+        """
+        name = self.metrics[0] if metric is None else metric
+        if name not in self.metrics:
+            raise ValueError(f"metric is {name!r}, expected one of {self.metrics}, which this run kept.")
+        figure = require("matplotlib.figure", extra="plot", by="History.plot").Figure(figsize=(9, 4.5), dpi=120)
+        axes = figure.subplots()
+        rows = [report.rows for report in self.reports]
+        recent, overall = ([getattr(report, kind)[name] for report in self.reports] for kind in ("windowed", "running"))
+        mark = "o" if len(rows) == 1 else None  # a single point makes no line
+        axes.plot(rows, recent, color="#c2410c", lw=1.8, marker=mark, label=f"latest {self.last.window:,} rows")
+        axes.plot(rows, overall, color="#6b7280", lw=1.3, ls="--", marker=mark, label="all rows so far")
+        self._mark_events(axes)
+        axes.set_xlabel("rows")
+        axes.set_ylabel(name)
+        axes.set_xlim(0, rows[-1])
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        axes.grid(axis="y", color="#e5e7eb")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
+        figure.tight_layout()
+        return figure
+
+    def _mark_events(self, axes: Any) -> None:
+        """A triangle on the axis for every event, a colour for every kind."""
+        places: dict[str, list[int]] = {}
+        for report in self.reports:
+            for event in report.events:
+                row = event.row - report.rows_before if hasattr(event, "row") else report.rows
+                places.setdefault(str(getattr(event, "kind", "event")), []).append(row)
+        for place, (kind, rows) in enumerate(places.items()):
+            axes.scatter(rows, [0.0] * len(rows), marker="^", s=36, color=f"C{place}", clip_on=False, zorder=4,
+                         transform=axes.get_xaxis_transform(), label=kind)  # fmt: skip
+
+
+def _describe(event: Any) -> str:
+    if all(hasattr(event, name) for name in ("row", "kind", "detail")):
+        return f"row {event.row}: {event.kind}, {event.detail}"
+    return str(event)
