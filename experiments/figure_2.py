@@ -44,7 +44,8 @@ def run(mode: Mode, seeds: Sequence[int], progress: Progress) -> dict[str, Any]:
         name: [crossing(run["runs"]["SGB"]["curve"], run["runs"]["GB"]["curve"]) for run in one["runs"]]
         for name, one in table["sets"].items()
     }
-    return {"curves": curves, "crossings": crossings, "varied": varied, "not_run": table["not_run"]}
+    added = {name: one["runs"][0]["runs"]["GB"].get("added", []) for name, one in table["sets"].items()}
+    return {"curves": curves, "added": added, "crossings": crossings, "varied": varied, "not_run": table["not_run"]}
 
 
 def abalone(n: int, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:

@@ -138,6 +138,7 @@ class Run(NamedTuple):
     base: float  # y¹
     last: float  # yᴺ
     edges: list[float]
+    added: list[int]  # the cost at which each learner was added, by batch boosting
 
 
 def train(one: Set, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +160,12 @@ def train(one: Set, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
         "rows": {"train": len(training.X), "test": len(test.X), "shown": n_shown},
         "base": rounded(runs["SGB, last iterate"].base),
         "runs": {
-            name: {"last": rounded(run.last), "curve": rounded(run.curve), "edges": rounded(run.edges, 3)}
+            name: {
+                "last": rounded(run.last),
+                "curve": rounded(run.curve),
+                "edges": rounded(run.edges, 3),
+                "added": run.added,
+            }
             for name, run in runs.items()
         },
     }
@@ -214,7 +220,7 @@ def stream(
     for curve, walk in zip(curves, _walks(booster, test.X), strict=True):
         last = error(one.loss, walk[:, -1], test.y)
         curve.append((booster.cost.units, last))
-        found.append(Run(curve, error(one.loss, walk[:, 1], test.y), last, booster.edges.running.tolist()))
+        found.append(Run(curve, error(one.loss, walk[:, 1], test.y), last, booster.edges.running.tolist(), []))
     return found[0], found[1]
 
 
@@ -247,8 +253,8 @@ def batch(one: Set, choice: Choice, training: Rows, test: Rows, seed: int, passe
     walk = model.walk(test.X)
     last = error(one.loss, walk[:, -1], test.y)
     curve.append((model.cost.units, last))
-    edges = [stage.edge for stage in model.history]
-    return Run(curve, error(one.loss, walk[:, 1], test.y), last, edges)
+    edges, added = [stage.edge for stage in model.history], [stage.started for stage in model.history]
+    return Run(curve, error(one.loss, walk[:, 1], test.y), last, edges, added)
 
 
 def error(loss: Loss, scores: FloatArray, y: FloatArray) -> float:

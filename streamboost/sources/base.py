@@ -1,0 +1,141 @@
+"""What a source is: rows in batches, and after each batch a position to go on from.
+
+A position goes into a snapshot with the model that learned the rows before it. ``None`` is the beginning; anything
+else is for the source alone to understand. The order of events in a run::
+
+    batch  ─▶  learn  ─▶  snapshot with batch.position, durable  ─▶  source.acknowledge(batch.position)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+Position: TypeAlias = Any  # what JSON can hold: dict, list, str, int, float, bool or None
+
+
+class Batch(NamedTuple):
+    """Some rows, and where the next one is."""
+
+    table: Any  # pyarrow.Table
+    position: Position
+
+
+class Source(ABC):
+    """Rows that come in batches and can be read again from any position.
+
+    A source of one's own has :meth:`read`, and :meth:`acknowledge` and :attr:`schema` where there is something to
+    say. Of many partitions, such as a broker's, a position may be a dict with one offset for each.
+
+    Examples
+    --------
+    >>> from streamboost.sources import MemorySource
+    >>> source = MemorySource({"x": [1, 2, 3, 4, 5]})
+    >>> first, *rest = source.read(n_rows=2)
+    >>> first.table["x"].to_pylist(), first.position
+    ([1, 2], 2)
+    >>> [batch.table["x"].to_pylist() for batch in source.read(first.position, n_rows=10)]
+    [[3, 4, 5]]
+    """
+
+    @abstractmethod
+    def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
+        """Yield the rows after ``position`` in batches of ``n_rows``; the last may be smaller, none is empty.
+
+        Reading from the position of any batch gives the rows after it, each once and in order, whatever ``n_rows``
+        is then. A source that waits for rows may yield smaller batches rather than keep what it has.
+        """
+
+    def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here
+        """Hear that nothing before ``position`` will be asked for again: the snapshot that holds it is durable."""
+
+    @property
+    def schema(self) -> Any:
+        """The ``pyarrow.Schema`` of the rows, or None while it is not known."""
+        return None
+
+
+class BadRow(ValueError):
+    """A row that cannot be read.
+
+    Attributes
+    ----------
+    position : Position
+        Where it starts: reading from here meets it again.
+    text : str
+        The row as it stands in the source.
+    reason : str
+        What is wrong with it.
+    place : str
+        Where that is, for people: a file and a line.
+    """
+
+    def __init__(self, place: str, reason: str, *, position: Position, text: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+        self.position = position
+        self.text = text
+
+
+class Piece(NamedTuple):
+    """Rows as a reader found them, of whatever number, and the position after the first k of them."""
+
+    table: Any  # pyarrow.Table
+    after: Callable[[int], Position]
+
+
+def in_batches(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
+    """Cut and join pieces to batches of ``n_rows``; at a None, which says that no more is coming soon, give all.
+
+    Examples
+    --------
+    >>> table = pa.table({"x": [0, 1, 2]})
+    >>> pieces = [Piece(table, lambda k: k), Piece(table, lambda k: 3 + k)]
+    >>> [(batch.table["x"].to_pylist(), batch.position) for batch in in_batches(iter(pieces), 4)]
+    [([0, 1, 2, 0], 4), ([1, 2], 6)]
+    """
+    gathered: list[Any] = []
+    count, position = 0, None
+    try:
+        for piece in pieces:
+            if piece is None:
+                if gathered:
+                    yield Batch(pa.concat_tables(gathered), position)
+                    gathered, count = [], 0
+                continue
+            start = 0
+            while start < piece.table.num_rows:
+                taken = min(n_rows - count, piece.table.num_rows - start)
+                gathered.append(piece.table.slice(start, taken))
+                start, count, position = start + taken, count + taken, piece.after(start + taken)
+                if count == n_rows:
+                    yield Batch(pa.concat_tables(gathered), position)
+                    gathered, count = [], 0
+    except BadRow:  # the rows before it are good
+        if gathered:
+            yield Batch(pa.concat_tables(gathered), position)
+        raise
+    if gathered:
+        yield Batch(pa.concat_tables(gathered), position)
+
+
+def check_n_rows(n_rows: object) -> None:
+    """Refuse a size that is no size."""
+    if not isinstance(n_rows, int) or n_rows < 1:
+        raise ValueError(f"n_rows is {n_rows!r}, expected a whole number of at least 1. If unsure, leave it out.")
+
+
+def check_row_number(position: Position, n_rows: float, what: str) -> int:
+    """A position that is a row number, at most ``n_rows``; None is row 0."""
+    if position is None:
+        return 0
+    if not isinstance(position, int) or not 0 <= position <= n_rows:
+        raise ValueError(
+            f"position is {position!r}, expected a row of {what}, from 0 to {n_rows}. "
+            "Resume with the data that the position was taken from, or start from None."
+        )
+    return position

@@ -1,0 +1,381 @@
+"""Rows from files: CSV, JSON lines, Parquet and Arrow, one or many, packed or not, finished or still growing."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
+from streamboost.sources.schemas import checked_types, from_text, to_text
+from streamboost.sources.table_files import read_arrow, read_parquet
+from streamboost.sources.text_files import End, Place, Span, TextReader
+from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat, TextFormat
+
+STDIN = "-"
+HEAD = 4096  # bytes by which a file is known again
+PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+TEXT = ("csv", "tsv", "jsonl")
+
+
+class FileSource(Source):
+    r"""The rows of files, one file after another.
+
+    Whole numbers of CSV and JSON lines are read as float64, for a later row may have a fraction; ``types`` pins them.
+    Types come from the first megabyte and then hold for all rows, files and later runs. Blank lines are passed over,
+    and an empty field is a missing value.
+
+    Parameters
+    ----------
+    *paths : str or path
+        Files, globs such as ``"data/*.csv.gz"`` (in order of their names), or ``"-"`` for the standard input.
+    format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
+        Else the names of the files tell.
+    compression : {"gzip", "zstd"}, optional
+        Else the names of the files tell: ``.gz``, ``.zst``.
+    types : dict, optional
+        Arrow types by column, such as ``{"id": "string"}``, where those of the first rows are not right.
+    names : sequence of str, optional
+        The columns of a CSV file that does not have them in its first line.
+    delimiter : str, optional
+        Between the fields of a CSV file.
+    follow : bool
+        Wait for more rows and files at the end. A line is read once it is whole. A file is over when another appears.
+    stop : callable, optional
+        Asked while waiting whether to stop.
+    idle_timeout : float, optional
+        Seconds without a new row after which to stop.
+    poll : float
+        Seconds between two looks at a file.
+    on_bad : {"raise", "skip"} or callable
+        What to do with a row that cannot be read; a callable gets the :class:`BadRow`, which is then skipped. After
+        resuming it may get one a second time.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "prices.csv")
+    >>> _ = file.write_text("size,price\n1,10\n2,20\n3,30\n")
+    >>> first, last = FileSource(file).read(n_rows=2)
+    >>> first.table.to_pylist()
+    [{'size': 1.0, 'price': 10.0}, {'size': 2.0, 'price': 20.0}]
+    >>> [batch.table.to_pylist() for batch in FileSource(file).read(first.position)]
+    [[{'size': 3.0, 'price': 30.0}]]
+    """
+
+    def __init__(
+        self,
+        *paths: str | os.PathLike[str],
+        format: str | None = None,
+        compression: str | None = None,
+        types: Mapping[str, Any] | None = None,
+        names: Sequence[str] | None = None,
+        delimiter: str | None = None,
+        follow: bool = False,
+        stop: Callable[[], bool] | None = None,
+        idle_timeout: float | None = None,
+        poll: float = 0.2,
+        on_bad: Literal["raise", "skip"] | Callable[[BadRow], object] = "raise",
+    ) -> None:
+        if not paths:
+            raise ValueError("no path is given, expected at least one. Pass a file, a glob, or '-' for standard input.")
+        self.paths = [STDIN if os.fspath(path) == STDIN else os.path.normpath(os.fspath(path)) for path in paths]
+        self.format = _choice("format", format, sorted(set(FORMATS.values())))
+        self.compression = _choice("compression", compression, sorted(set(PACKED.values())))
+        self.types = checked_types(types)
+        self.names = names
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
+            raise ValueError(f"delimiter is {delimiter!r}, expected one ASCII character, such as ',' or ';'.")
+        self.delimiter = delimiter
+        self.follow = follow
+        self.stop = stop
+        self.idle_timeout = idle_timeout
+        self.poll = poll
+        if on_bad not in ("raise", "skip") and not callable(on_bad):
+            raise ValueError(f"on_bad is {on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
+        self.on_bad = on_bad
+        for path in self.paths:
+            self._kind(path)
+        self._schema: Any = None
+
+    @property
+    def schema(self) -> Any:
+        """Names and types of the columns; None while there are no rows, or only reading on could tell."""
+        if self._schema is None and not self.follow and STDIN not in self.paths:
+            next(self._pieces(self._start(None)), None)
+        return self._schema
+
+    def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
+        """The rows after ``position``, which is refused if its file was exchanged or cut since."""
+        check_n_rows(n_rows)
+        return in_batches(self._pieces(self._start(position)), n_rows)
+
+    # Which files, and in which order
+
+    def _kind(self, path: str) -> tuple[str, str | None]:
+        """The format of a file, and how it is packed."""
+        stem, suffix = os.path.splitext(path.lower())
+        packing = self.compression or PACKED.get(suffix)
+        if suffix in PACKED:
+            suffix = os.path.splitext(stem)[1]
+        kind = self.format or FORMATS.get(suffix)
+        if kind is None:
+            known = ", ".join(FORMATS)
+            raise ValueError(
+                f"{_called(path)} does not tell its format by its name, expected one of {known} "
+                "(and then .gz or .zst). Pass format='csv', for example."
+            )
+        if kind == "parquet" and (packing or path == STDIN):
+            raise ValueError(
+                f"{_called(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the end. "
+                "Write it to a plain file; it is packed inside."
+            )
+        return kind, packing
+
+    def _files(self, done: Sequence[str] = ()) -> list[str]:
+        """The files that are there and not done, in order."""
+        files: list[str] = []
+        for path in self.paths:
+            if path == STDIN or os.path.isfile(path):
+                files.append(path)
+            elif os.path.isdir(path):
+                raise ValueError(f"{path} is a directory, expected files. Pass '{path}/*.csv', for example.")
+            elif glob.has_magic(path):
+                found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+                if not found and not done and not self.follow:
+                    raise FileNotFoundError(f"no file matches {path}. Look for a typo, or pass follow=True to wait.")
+                files += map(os.path.normpath, found)
+            elif path not in done:
+                raise FileNotFoundError(f"{path} does not exist. Look for a typo, and where relative paths start.")
+        if len(set(files)) < len(files):
+            twice = next(file for i, file in enumerate(files) if file in files[:i])
+            raise ValueError(f"{twice} is given twice, expected each file once. Leave one out, or copy the file.")
+        is_done = set(done)
+        return [file for file in files if file not in is_done]
+
+    def _start(self, position: Position) -> _Start:
+        if position is None:
+            return _Start([], None, Place(), None, self._files())
+        try:
+            path, done, schema = position["file"], list(position["done"]), position["schema"]
+            place = Place(position["row"], position["line"], position["offset"])
+        except (TypeError, KeyError) as error:
+            raise ValueError(
+                f"position is {position!r}, expected one of a batch of this source. To start anew pass None."
+            ) from error
+        files = self._files(done)
+        if path not in files:
+            raise ValueError(
+                f"the position is in {_called(path)}, which is not among the files. "
+                "Put it back, or start from None to read the others from their beginning."
+            )
+        if path != STDIN:
+            _check_identity(path, position)
+        schema = schema and from_text(schema)
+        for name, kind in self.types.items() if schema else ():
+            if name not in schema.names or schema.field(name).type != kind:
+                raise ValueError(
+                    f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
+                    "Resume with the same types, or start from None."
+                )
+        return _Start(done, path, place, schema, [file for file in files if file != path])
+
+    # Reading them
+
+    def _pieces(self, start: _Start) -> Iterator[Piece | None]:
+        done, path, place, schema, queue = start
+        while True:
+            if path is None:
+                if not queue and self.follow:
+                    yield None
+                    if self._wait(None, 0, done) == "stopped":
+                        return
+                    queue = self._files(done)
+                if not queue:
+                    return
+                path = queue.pop(0)
+            file = _File(path, *self._kind(path), done, schema)
+            yield from self._file_pieces(file, place)
+            if file.is_stopped:
+                return
+            done, path, place, schema = [*done, path], None, Place(), file.schema
+
+    def _file_pieces(self, file: _File, start: Place) -> Iterator[Piece | None]:
+        try:
+            for span in self._spans(file, start):
+                if span is None:
+                    yield None
+                    continue
+                if file.schema is None:
+                    file.schema = self._schema = span.table.schema
+                file.look()
+                yield Piece(span.table, partial(_position_after, file.identity, span))
+        except (OSError, pa.ArrowException) as error:
+            raise ValueError(
+                f"{_called(file.path)} cannot be read as {file.kind}: {error}. It may be damaged, cut short or still "
+                "being written; write it again, or pass format=... if it is of another kind than its name says."
+            ) from error
+
+    def _spans(self, file: _File, start: Place) -> Iterator[Span | None]:
+        path, kind, packing = file.path, file.kind, file.packing
+        if path != STDIN and not file.is_plain_text and not os.path.getsize(path):
+            raise ValueError(f"{path} is empty, expected rows. Remove it, or write it again.")
+        if kind == "parquet":
+            yield from read_parquet(path, self.types, file.schema, start.row)
+            return
+        with _open(file) as stream:
+            if kind == "arrow":
+                yield from read_arrow(stream, _called(path), self.types, file.schema, start.row)
+                return
+            is_piped = path == STDIN and not packing
+            reader = TextReader(
+                _called(path),
+                self._text_format(kind, file.schema),
+                read=stream.read1 if is_piped else stream.read,
+                seek=stream.seek if file.is_plain_text else None,
+                bad=partial(self._bad, file),
+                more=partial(self._at_end, file) if self.follow and file.is_plain_text else None,
+            )
+            yield from reader.spans(start)
+
+    def _text_format(self, kind: str, schema: Any) -> TextFormat:
+        if kind == "jsonl":
+            return JsonLinesFormat(self.types, schema)
+        delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
+        return CsvFormat(self.types, schema, delimiter=delimiter, names=self.names)
+
+    def _bad(self, file: _File, place: Place, text: str, reason: str) -> None:
+        file.look()
+        position = {**file.identity, **place._asdict()}
+        bad = BadRow(f"{_called(file.path)}, line {place.line + 1}", reason, position=position, text=text)
+        if self.on_bad == "raise":
+            raise bad
+        if callable(self.on_bad):
+            self.on_bad(bad)
+
+    def _at_end(self, file: _File, n_bytes: int) -> End:
+        end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path])
+        file.is_stopped = end == "stopped"
+        return end
+
+    def _wait(self, path: str | None, n_bytes: int, done: Sequence[str]) -> End:
+        """Until the file holds more than ``n_bytes``, or there is a new one, or enough was waited."""
+        began = time.monotonic()
+        while True:
+            is_newer = bool(self._files(done))  # before the look at the size: what came first is read first
+            size = 0 if path is None else os.path.getsize(path)
+            if size < n_bytes:
+                raise ValueError(f"{path} shrank while it was read. Add rows at its end only, or start a new file.")
+            if size > n_bytes:
+                return "more"
+            if is_newer:
+                return "finished"
+            is_late = self.idle_timeout is not None and time.monotonic() - began >= self.idle_timeout
+            if is_late or (self.stop is not None and self.stop()):
+                return "stopped"
+            time.sleep(self.poll)
+
+
+class _Start(NamedTuple):
+    """Where to start: files done, the file to go on in and where, its schema, and the files after it."""
+
+    done: list[str]
+    path: str | None
+    place: Place
+    schema: Any
+    queue: list[str]
+
+
+class _File:
+    """The file being read, and the part of a position that is the same for all its rows."""
+
+    def __init__(self, path: str, kind: str, packing: str | None, done: list[str], schema: Any) -> None:
+        self.path, self.kind, self.packing = path, kind, packing
+        self.is_plain_text = path != STDIN and packing is None and kind in TEXT
+        self.is_stopped = False
+        self.schema = schema
+        self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
+
+    def look(self) -> None:
+        """Know the file by its first bytes, of which there are more by and by, and its schema once it has one."""
+        if self.path != STDIN and self.identity.get("head", 0) < HEAD:
+            self.identity = {**self.identity, **_head(self.path, HEAD)}
+            if not self.is_plain_text:
+                self.identity["size"] = os.path.getsize(self.path)
+        if self.identity["schema"] is None and self.schema is not None:
+            self.identity = {**self.identity, "schema": to_text(self.schema)}
+
+
+def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
+    return {**identity, **span.after(k)._asdict()}
+
+
+def _head(path: str, n_bytes: int) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        content = file.read(n_bytes)
+    return {"head": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _check_identity(path: str, position: Mapping[str, Any]) -> None:
+    size = os.path.getsize(path)
+    if size < position.get("size", position["offset"]):
+        raise ValueError(
+            f"{path} is shorter than when the position was taken. Put the old file back, or start from None."
+        )
+    if position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
+        raise ValueError(
+            f"{path} is not the file it was when the position was taken. Put the old file back, or start from None."
+        )
+
+
+def _open(file: _File) -> Any:
+    """A stream of the unpacked bytes, to be closed by ``with``."""
+    if file.path == STDIN:
+        stdin = pa.PythonFile(sys.stdin.buffer, mode="r") if file.packing else sys.stdin.buffer
+        return pa.CompressedInputStream(stdin, file.packing) if file.packing else _Open(stdin)
+    if file.packing:
+        return pa.input_stream(file.path, compression=file.packing)
+    return open(file.path, "rb") if file.is_plain_text else pa.memory_map(file.path)
+
+
+class _Open:
+    """The standard input, which is not ours to close."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> Any:
+        return self.stream
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _called(path: str) -> str:
+    return "the standard input" if path == STDIN else path
+
+
+def _choice(name: str, value: str | None, known: list[str]) -> str | None:
+    if value is not None and value not in known:
+        raise ValueError(f"{name} is {value!r}, expected one of {known}. To let the file's name tell, leave it out.")
+    return value

@@ -1,0 +1,44 @@
+"""One word for all sources."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from streamboost.sources.base import Source
+from streamboost.sources.files import FileSource
+from streamboost.sources.memory import MemorySource
+from streamboost.sources.synthetic import FriedmanSource, HyperplaneSource
+
+SYNTHETIC: dict[str, type[Source]] = {
+    "synthetic:friedman": FriedmanSource,
+    "synthetic:hyperplane": HyperplaneSource,
+}
+
+
+def open_source(*where: Any, **options: Any) -> Source:
+    """The source of files, of generated rows, or of rows in memory, as its arguments tell.
+
+    Parameters
+    ----------
+    *where : str, path, array, frame or source
+        Files, globs or ``"-"`` (:class:`FileSource`), ``"synthetic:friedman"`` or ``"synthetic:hyperplane"``, or rows
+        (:class:`MemorySource`). A source is returned as it is.
+    **options
+        For the class of source it is.
+
+    Examples
+    --------
+    >>> source = open_source("synthetic:friedman", total_rows=5000)
+    >>> sum(batch.table.num_rows for batch in source.read())
+    5000
+    """
+    if len(where) == 1 and isinstance(where[0], Source) and not options:
+        return where[0]
+    if len(where) == 1 and isinstance(where[0], str) and where[0].startswith("synthetic:"):
+        if where[0] not in SYNTHETIC:
+            raise ValueError(f"{where[0]!r} is not a known stream, expected one of {list(SYNTHETIC)}.")
+        return SYNTHETIC[where[0]](**options)
+    if all(isinstance(part, (str, os.PathLike)) for part in where):
+        return FileSource(*where, **options)
+    return MemorySource(*where, **options)

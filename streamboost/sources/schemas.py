@@ -1,0 +1,95 @@
+"""The columns of a source: their types are found once, and then hold for all rows and files to come."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+
+def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Types by column, as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do.
+
+    Examples
+    --------
+    >>> checked_types({"price": "float64"})
+    {'price': DataType(double)}
+    """
+    checked = {}
+    for name, kind in (types or {}).items():
+        try:
+            checked[name] = pa.type_for_alias(kind) if isinstance(kind, str) else kind
+        except ValueError:
+            checked[name] = None
+        if not isinstance(checked[name], pa.DataType):
+            raise ValueError(
+                f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. "
+                "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
+            )
+    return checked
+
+
+def plain_schema(schema: Any, types: Mapping[str, Any], file: str) -> Any:
+    """Names and types alone, the latter replaced by those of ``types``."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"{file} has two columns named {twice!r}, expected distinct names. Rename one of them.")
+    unknown = [name for name in types if name not in names]
+    if unknown:
+        raise ValueError(f"types names column {unknown[0]!r}, but {file} has only {brief_names(names)}.")
+    return pa.schema([(field.name, types.get(field.name, field.type)) for field in schema])
+
+
+def check_same(expected: Any, found: Any, file: str) -> None:
+    """Refuse a file whose columns are not those of the files before it; their order does not matter."""
+    check_same_names(expected.names, found.names, file)
+    for field in expected:
+        kind = found.field(field.name).type
+        if kind != field.type:
+            raise ValueError(
+                f"{file}: column {field.name!r} is {kind}, but it was {field.type} in the rows before. "
+                f"To read both as one type, pass types={{{field.name!r}: 'float64'}} or another that fits."
+            )
+
+
+def check_same_names(expected: list[str], found: list[str], file: str) -> None:
+    """Refuse a file that lacks a column or has another one."""
+    lacks = [name for name in expected if name not in found]
+    has = [name for name in found if name not in expected]
+    if lacks or has:
+        differences = " and ".join(
+            [f"lacks {brief_names(lacks)}"] * bool(lacks) + [f"has {brief_names(has)} besides"] * bool(has)
+        )
+        raise ValueError(
+            f"{file} {differences}, expected the columns of the rows before. "
+            "Read files of different columns one after another, as sources of their own."
+        )
+
+
+def brief_names(names: list[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def to_text(schema: Any) -> str:
+    """A schema as text, for a position."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def from_text(text: str) -> Any:
+    """A schema that :func:`to_text` wrote.
+
+    Examples
+    --------
+    >>> from_text(to_text(pa.schema([("x", pa.float64())])))
+    x: double
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except (pa.ArrowException, binascii.Error, OSError, TypeError) as error:
+        raise ValueError("the schema in this position is damaged. Resume from another snapshot.") from error

@@ -1,0 +1,222 @@
+"""One file of text, read block by block: rows of fixed types, and for every row the byte, line and number it is at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from streamboost.arrays import IntArray
+from streamboost.sources.record_kernels import NEWLINE
+from streamboost.sources.text_formats import UNREADABLE, TextFormat
+
+BLOCK = 1 << 20  # bytes
+LONGEST_ROW = 1 << 26  # bytes; more than this is a quote that was never closed
+MOST_BAD_ROWS_TO_GUESS_FROM = 20
+HALF = "the file ends in the middle of this row"
+
+End: TypeAlias = Literal["more", "finished", "stopped"]
+
+
+class Place(NamedTuple):
+    """How much of a file was read: rows (good and bad, without the header), lines, and bytes."""
+
+    row: int = 0
+    line: int = 0
+    offset: int = 0
+
+
+class Span(NamedTuple):
+    """Rows of a table, and where each of them ends in its file."""
+
+    table: Any
+    row: int  # of the first
+    lines: IntArray | None = None
+    offsets: IntArray | None = None
+
+    def after(self, k: int) -> Place:
+        """The place after the first k rows, k > 0."""
+        if self.lines is None or self.offsets is None:
+            return Place(self.row + k)
+        return Place(self.row + k, int(self.lines[k - 1]), int(self.offsets[k - 1]))
+
+
+class _Records(NamedTuple):
+    """Rows not yet read, none of them blank; starts and ends are positions in data."""
+
+    data: bytes
+    row: int
+    offset: int  # of data in the file
+    starts: IntArray
+    ends: IntArray
+    lines: IntArray  # which each ends
+
+    def drop(self, k: int, *, is_header: bool = False) -> _Records:
+        row = self.row if is_header else self.row + k
+        return self._replace(row=row, starts=self.starts[k:], ends=self.ends[k:], lines=self.lines[k:])
+
+    def text(self, i: int, j: int) -> bytes:
+        return self.data[self.starts[i] : self.ends[j - 1]]
+
+
+@dataclass
+class TextReader:
+    """Rows of one file of text.
+
+    ``more`` is asked, with the bytes read, what to do at the end of the file, and may wait there; without it the end
+    is the end. ``bad`` gets the place, text and reason of each bad row, and may raise.
+    """
+
+    name: str
+    format: TextFormat
+    read: Callable[[int], bytes]
+    seek: Callable[[int], object] | None  # None: rows can only be skipped by reading them
+    bad: Callable[[Place, str, str], None]
+    more: Callable[[int], End] | None = None
+
+    def spans(self, start: Place) -> Iterator[Span | None]:
+        """The rows after ``start``; None whenever there are no more for now."""
+        self._rest, self._place = b"", Place()
+        needs_header = self.format.has_header
+        if not needs_header:
+            self._seek(start)
+        for records in self._records():
+            if records is None:
+                yield None
+                continue
+            if not len(records.ends):
+                continue
+            if needs_header:
+                self.format.begin(records.text(0, 1), self.name)
+                records, needs_header = records.drop(1, is_header=True), False
+                self._place = self._place._replace(row=self._place.row - 1)
+                if self._seek(start):
+                    continue
+            records = records.drop(min(max(start.row - records.row, 0), len(records.ends)))
+            if len(records.ends):
+                if self.format.schema is None:
+                    self._settle(records)
+                yield from self._good(records, 0, len(records.ends))
+
+    def _seek(self, start: Place) -> bool:
+        if self.seek is None or not start.offset:
+            return False
+        self.seek(max(start.offset - 1, 0))
+        before, after = self.read(1), self.read(1)
+        if before != b"\n" and after not in (b"", b"\n", b"\r"):  # the last line had no end, and went on since
+            raise ValueError(
+                f"{self.name}: line {start.line + 1} was read as it stood at the end of the file, and has changed "
+                "since. Start again from None."
+            )
+        self.seek(start.offset)
+        self._rest, self._place = b"", start
+        return True
+
+    def _records(self) -> Iterator[_Records | None]:
+        """Blocks of whole rows."""
+        while True:
+            block = self.read(BLOCK)
+            if block:
+                data = self._rest + block
+                ends = self.format.ends(data)
+                self._rest = data[ends[-1] :] if len(ends) else data
+                self._check_length()
+                if len(ends):
+                    yield self._cut(data[: ends[-1]], ends)
+                continue
+            if self.more is not None:
+                yield None
+            end = "finished" if self.more is None else self.more(self._place.offset + len(self._rest))
+            if end == "finished" and self._rest:
+                data, self._rest = self._rest, b""
+                records = self._cut(data, np.array([len(data)]))
+                if len(self.format.ends(data + b"\n")):
+                    yield records
+                else:
+                    self._report(records, 0, f"{HALF}, within quotes. Close the quotes, or pass on_bad='skip'.")
+            if end == "finished" and not self._place.offset:
+                raise ValueError(f"{self.name} is empty, expected rows. Remove it, or write it again.")
+            if end != "more":
+                return
+
+    def _check_length(self) -> None:
+        if len(self._rest) > LONGEST_ROW:
+            raise ValueError(
+                f"{self.name}: the row from line {self._place.line + 1} on is longer than {LONGEST_ROW >> 20} MiB. "
+                "Look for a quote that is never closed, or for a file that is not text."
+            )
+
+    def _cut(self, data: bytes, ends: IntArray) -> _Records:
+        """Rows with their places, blank ones left out; what comes next is after them."""
+        codes = np.frombuffer(data, np.uint8)
+        starts = np.concatenate([[0], ends[:-1]])
+        row, line, offset = self._place
+        lines = line + np.searchsorted(np.flatnonzero(codes == NEWLINE), ends)
+        size, first = ends - starts, codes[starts]
+        is_row = ~((size == 1) & (first == NEWLINE)) & ~((size == 2) & (first == ord("\r")))
+        self._place = Place(row + int(is_row.sum()), int(lines[-1]), offset + len(data))
+        return _Records(data, row, offset, starts[is_row], ends[is_row], lines[is_row])
+
+    def _settle(self, records: _Records) -> None:
+        """Guess the types from the first rows, without the bad ones among them."""
+        good, rest = b"", records
+        for _ in range(MOST_BAD_ROWS_TO_GUESS_FROM):
+            n = self._longest(good, rest)
+            good += rest.text(0, n) if n else b""
+            rest = rest.drop(n + 1)
+            if not len(rest.ends):
+                break
+        if good:
+            return self.format.settle(good, self.name)
+        try:
+            self.format.settle(records.text(0, 1), self.name)
+        except UNREADABLE as error:
+            raise ValueError(
+                f"{self.name}: none of the first {MOST_BAD_ROWS_TO_GUESS_FROM} rows can be read; the first "
+                f"says {error}. Pass format=... if the file is of another kind than its name says."
+            ) from error
+
+    def _longest(self, good: bytes, rest: _Records) -> int:
+        """How many rows types can be guessed from, together with the good ones before."""
+
+        def can_guess(n: int) -> bool:
+            try:
+                self.format.guess(good + rest.text(0, n))
+            except UNREADABLE:
+                return False
+            return True
+
+        low, high = 0, len(rest.ends)
+        if can_guess(high):
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if can_guess(middle) else (low, middle)
+        return low
+
+    def _good(self, records: _Records, i: int, j: int) -> Iterator[Span]:
+        """Rows i to j; if some are bad, halve until they are alone."""
+        data, n = records.text(i, j), j - i
+        try:
+            table = self.format.parse(data)
+            found, reason = table.num_rows, "the line holds several rows. Put a line break, not a blank, between them."
+        except UNREADABLE as error:
+            found, reason = -1, self.format.explain(error) if n == 1 else ""
+        if found == n:
+            yield Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j])
+        elif n > 1:
+            middle = (i + j) // 2
+            yield from self._good(records, i, middle)
+            yield from self._good(records, middle, j)
+        elif found:  # a line of blanks, in which Arrow finds no row, is not bad
+            is_half = not data.endswith(b"\n")
+            self._report(records, i, f"{HALF}. Write its rest, or pass on_bad='skip'." if is_half else reason)
+
+    def _report(self, records: _Records, i: int, reason: str) -> None:
+        """Say that row i is bad."""
+        data = records.text(i, i + 1)
+        line = int(records.lines[i]) - data.count(b"\n")  # lines before it
+        before = Place(records.row + i, line, records.offset + int(records.starts[i]))
+        self.bad(before, data.decode(errors="replace"), reason)

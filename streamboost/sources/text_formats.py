@@ -1,0 +1,176 @@
+"""CSV and JSON lines: how to cut bytes into rows, guess the types, and read rows of known types. No files here."""
+
+from __future__ import annotations
+
+import csv
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from streamboost.arrays import IntArray
+from streamboost.sources.record_kernels import NEWLINE, quoted_ends
+from streamboost.sources.schemas import check_same_names, plain_schema
+
+# A column that is whole so far may have a fraction later on, and one of whole seconds milliseconds. What is no
+# UTF-8 in the first rows is a bad row, not a column of bytes.
+WIDER = {
+    pa.int64(): pa.float64(),
+    pa.timestamp("s"): pa.timestamp("ns"),
+    pa.binary(): pa.string(),
+}
+UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
+
+
+class TextFormat(ABC):
+    """One row a line; ``schema`` is None until types are known."""
+
+    has_header = False
+
+    def __init__(self, types: Mapping[str, Any], schema: Any = None) -> None:
+        self.types = types
+        self.schema = schema
+
+    def ends(self, data: bytes) -> IntArray:
+        """The position after each row of ``data``."""
+        return np.flatnonzero(np.frombuffer(data, np.uint8) == NEWLINE) + 1
+
+    def begin(self, header: bytes, file: str) -> None:
+        """Take in the first line of a file, if ``has_header``."""
+        raise NotImplementedError
+
+    def settle(self, data: bytes, file: str) -> None:
+        """Fix the types, as Arrow guesses them from ``data``."""
+        guessed = self.guess(data)
+        found = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in guessed])
+        self.schema = plain_schema(found, self.types, file)
+
+    def guess(self, data: bytes) -> Any:
+        """The schema that Arrow guesses, or one of the errors ``UNREADABLE``."""
+        return self._read(data, None).schema
+
+    def parse(self, data: bytes) -> Any:
+        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        return self._read(data, self.schema)
+
+    @abstractmethod
+    def _read(self, data: bytes, schema: Any) -> Any:
+        """Rows as a table of these types; None: as Arrow guesses them."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> str:
+        """What Arrow's error about a single row means to a user."""
+
+    def _kind_differs(self, name: str, found: str) -> str:
+        kind = self.schema.field(name).type
+        if pa.types.is_null(kind):
+            return (
+                f"column {name!r} holds {found}, but it was empty in the first rows, which decide its type. "
+                f"Pass types={{{name!r}: 'float64'}} or 'string'."
+            )
+        return (
+            f"column {name!r} holds {found}, but it is {kind} in the first rows. Mend the row, pass on_bad='skip', "
+            f"or read the column as text from the start with types={{{name!r}: 'string'}}."
+        )
+
+
+class CsvFormat(TextFormat):
+    """Fields between delimiters, quoted where they hold one, or a line break; the first row holds the names."""
+
+    def __init__(
+        self, types: Mapping[str, Any], schema: Any = None, *, delimiter: str = ",", names: Sequence[str] | None = None
+    ) -> None:
+        super().__init__(types, schema)
+        self.delimiter = delimiter
+        self.has_header = names is None
+        self.names = list(names or [])  # in this file's order
+
+    def ends(self, data: bytes) -> IntArray:
+        """The position after each row of ``data``; line breaks within quotes end none."""
+        if b'"' not in data:
+            return super().ends(data)
+        ends: IntArray = quoted_ends(np.frombuffer(data, np.uint8), ord(self.delimiter))
+        return ends
+
+    def begin(self, header: bytes, file: str) -> None:
+        """Take in the names of the columns, in the order of this file."""
+        try:
+            text = header.removeprefix(b"\xef\xbb\xbf").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} does not start with names in UTF-8. Convert it to UTF-8 first.") from error
+        self.names = next(csv.reader(text.splitlines(keepends=True), delimiter=self.delimiter))
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
+            raise ValueError(
+                f"{file} names two columns {twice!r} in its first line, expected distinct names. Rename one of them; "
+                "if there are no names in the first line, pass names=[...]."
+            )
+        if self.schema is not None:
+            check_same_names(self.schema.names, self.names, file)
+
+    def _read(self, data: bytes, schema: Any) -> Any:
+        return pa.csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pa.csv.ReadOptions(column_names=self.names, use_threads=False, block_size=len(data) + 1),
+            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=schema, include_columns=schema and schema.names, strings_can_be_null=True
+            ),
+        )
+
+    def explain(self, error: Exception) -> str:
+        """What Arrow's error about a single row means to a user."""
+        said = str(error)
+        if found := re.search(r"Expected (\d+) columns, got (\d+)", said):
+            return (
+                f"the row has {found[2]} fields, expected {found[1]}. "
+                "Mend the row (a value that holds the delimiter needs quotes), or pass on_bad='skip'."
+            )
+        if found := re.search(r"column #(\d+): .*invalid value ('.*')", said, re.DOTALL):
+            return self._kind_differs(self.names[int(found[1])], found[2])
+        if found := re.search(r"column #(\d+): .*invalid UTF8", said):
+            name = self.names[int(found[1])]
+            return f"column {name!r} is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
+        return f"{said}. Mend the row, or pass on_bad='skip'."
+
+
+class JsonLinesFormat(TextFormat):
+    """An object a line."""
+
+    def _read(self, data: bytes, schema: Any) -> Any:
+        if not data.isascii():
+            data.decode()  # Arrow takes any bytes for text here
+        known = schema or (pa.schema(list(self.types.items())) if self.types else None)
+        return pa.json.read_json(
+            pa.BufferReader(data),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=known, unexpected_field_behavior="error" if schema else "infer"
+            ),
+        )
+
+    def explain(self, error: Exception) -> str:
+        """What Arrow's error about a single row means to a user."""
+        said = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            return "the row is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
+        if "Column()" in said:
+            return (
+                'the line is not an object such as {"x": 1}, and every line has to be one. '
+                "Write a list as one line for each of its objects, or pass on_bad='skip'."
+            )
+        if found := re.search(r"Column\(/([^/]*?)\) changed from .* to (\w+)", said):
+            return self._kind_differs(found[1], f"a {found[2]}")
+        if "unexpected field" in said:
+            return (
+                f"the row has a key besides {', '.join(map(repr, self.schema.names[:5]))}"
+                f"{', ...' if len(self.schema) > 5 else ''} of the first rows. "
+                "Name it with its type, as in types={'key': 'float64'}, or pass on_bad='skip'."
+            )
+        reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
+        return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."

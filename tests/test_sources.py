@@ -1,0 +1,728 @@
+"""Sources: every row once and in order, from every position, in batches of every size; and errors that help."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import sys
+import threading
+import time
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamboost.sources import (
+    BadRow,
+    Batch,
+    FileSource,
+    FriedmanSource,
+    HyperplaneSource,
+    MemorySource,
+    Source,
+    open_source,
+    table_files,
+    text_files,
+)
+
+N = 44
+ROWS = [
+    {"x": k / 4, "city": ["Oslo", 'the "Hague"', "a\nb, c", "Zürich"][k % 4], "flag": k % 3 == 0, "y": float(k)}
+    for k in range(N)
+]
+
+
+def as_csv(rows, path, delimiter=","):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_bytes(text.getvalue().encode())
+
+
+def as_json_lines(rows, path):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def as_parquet(rows, path):
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=13)
+
+
+def as_arrow_file(rows, path):
+    table = pa.Table.from_pylist(rows)
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=11)
+
+
+def as_arrow_stream(rows, path):
+    table = pa.Table.from_pylist(rows)
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=11)
+
+
+WRITERS = {
+    ".csv": as_csv,
+    ".tsv": lambda rows, path: as_csv(rows, path, "\t"),
+    ".jsonl": as_json_lines,
+    ".parquet": as_parquet,
+    ".arrow": as_arrow_file,
+    ".arrows": as_arrow_stream,
+}
+PACKERS = {"": bytes, ".gz": gzip.compress, ".zst": lambda content: pa.compress(content, "zstd", asbytes=True)}
+SUFFIXES = [kind + packing for kind in WRITERS for packing in PACKERS if not (packing and kind == ".parquet")]
+
+
+def write(path, rows=ROWS):
+    """Write rows in the format that the name of the file says."""
+    packing = path.suffix if path.suffix in PACKERS else ""
+    plain = path.with_name(f"plain_{path.stem}") if packing else path
+    WRITERS[plain.suffix](rows, plain)
+    if packing:
+        path.write_bytes(PACKERS[packing](plain.read_bytes()))
+        plain.unlink()
+    return path
+
+
+def rows_of(batches):
+    return [row for batch in batches for row in batch.table.to_pylist()]
+
+
+def stored(position):
+    """A position as a snapshot gives it back."""
+    return json.loads(json.dumps(position))
+
+
+def with_stdin(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A file of every kind."""
+    folder = tmp_path_factory.mktemp("files")
+    for suffix in SUFFIXES:
+        write(folder / f"all{suffix}")
+        for part in range(3):
+            write(folder / f"part{part}{suffix}", ROWS[15 * part : 15 * (part + 1)])
+    return folder
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Rows that straddle blocks, as those of long files do; types are then guessed from few rows."""
+    monkeypatch.setattr(text_files, "BLOCK", 64)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["all", "part*"])
+def test_files_of_every_format_give_their_rows_in_batches_of_every_size(folder, suffix, name):
+    for n_rows in (1, 7, 1000):
+        source = FileSource(folder / f"{name}{suffix}")
+        batches = list(source.read(n_rows=n_rows))
+        assert rows_of(batches) == ROWS
+        assert all(batch.table.num_rows == n_rows for batch in batches[:-1])
+        assert all(batch.table.schema == source.schema for batch in batches)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_reading_resumes_after_every_row(folder, suffix, small_blocks):
+    path = folder / f"part*{suffix}"
+    for k, batch in enumerate(FileSource(path).read(n_rows=1), start=1):
+        assert batch.position["row"] == (k - 1) % 15 + 1  # in its file
+        rest = list(FileSource(path).read(stored(batch.position), n_rows=7))
+        assert rows_of(rest) == ROWS[k:]
+        assert all(after.table.schema == batch.table.schema for after in rest)
+
+
+@given(
+    suffix=st.sampled_from(SUFFIXES),
+    sizes=st.lists(st.integers(1, 40), min_size=1),
+    name=st.sampled_from(["all", "part*"]),
+)
+def test_runs_that_end_after_any_batch_of_any_size_add_up(folder, suffix, sizes, name):
+    position, rows = None, []
+    for n_rows in [*sizes, 1000]:
+        for batch in FileSource(folder / f"{name}{suffix}").read(stored(position), n_rows):
+            rows += batch.table.to_pylist()
+            position = batch.position
+            if n_rows < 1000:
+                break
+    assert rows == ROWS
+
+
+values = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1))
+
+
+@given(
+    cells=st.lists(st.tuples(values, st.floats(allow_nan=False, allow_infinity=False)), min_size=1), n=st.integers(1, 9)
+)
+def test_any_text_survives_csv_and_json_lines_as_arrow_reads_the_whole(tmp_path_factory, cells, n):
+    folder = tmp_path_factory.mktemp("texts")
+    rows = [{"text": text, "x": x} for text, x in cells]
+    as_csv(rows, folder / "a.csv")
+    as_json_lines(rows, folder / "a.jsonl")
+    options = pa.csv.ConvertOptions(column_types={"text": "string", "x": "float64"}, strings_can_be_null=True)
+    whole = pa.csv.read_csv(
+        folder / "a.csv", parse_options=pa.csv.ParseOptions(newlines_in_values=True), convert_options=options
+    )
+    types = {"text": "string"}
+    assert rows_of(FileSource(folder / "a.csv", types=types).read(n_rows=n)) == whole.to_pylist()
+    assert rows_of(FileSource(folder / "a.jsonl", types=types).read(n_rows=n)) == rows
+
+
+def test_the_quote_of_an_inch_within_a_field_opens_nothing(tmp_path):
+    (tmp_path / "a.csv").write_text('pipe,y\n5" wide,1\n"6"" wide\nand long",2\n7" wide,3\n')
+    pipes = [row["pipe"] for row in rows_of(FileSource(tmp_path / "a.csv").read())]
+    assert pipes == ['5" wide', '6" wide\nand long', '7" wide']
+
+
+def test_columns_in_another_order_are_put_in_the_first_files_order(tmp_path):
+    for suffix in (".csv", ".parquet"):
+        write(tmp_path / f"a{suffix}", [{"x": 1.0, "y": 2.0}])
+        write(tmp_path / f"b{suffix}", [{"y": 4.0, "x": 3.0}])
+        batch = next(FileSource(tmp_path / f"*{suffix}").read())
+        assert batch.table.column_names == ["x", "y"]
+        assert batch.table["x"].to_pylist() == [1.0, 3.0]
+
+
+def test_blank_lines_carriage_returns_byte_order_marks_and_missing_last_breaks_do_no_harm(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfx,y\r\n\r\n1,2\r\n\n\n3,\r\n5,6")
+    batches = list(FileSource(path).read(n_rows=2))
+    assert rows_of(batches) == [{"x": 1, "y": 2}, {"x": 3, "y": None}, {"x": 5, "y": 6}]
+    assert [batch.position["row"] for batch in batches] == [2, 3]
+    assert [batch.position["line"] for batch in batches] == [6, 6]  # the seventh has no end
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"x": 1}\n\n   \n{"x": 2}')
+    assert rows_of(FileSource(path).read()) == [{"x": 1}, {"x": 2}]
+
+
+def test_whole_numbers_may_get_a_fraction_later_and_types_pin_a_column(tmp_path, small_blocks):
+    (tmp_path / "a.csv").write_text("x,id\n" + "1,007\n" * 50 + "1.5,008\n")
+    (tmp_path / "a.jsonl").write_text('{"x": 1, "id": "007"}\n' * 50 + '{"x": 1.5, "id": "008"}\n')
+    for file in ("a.csv", "a.jsonl"):
+        rows = rows_of(FileSource(tmp_path / file, types={"id": "string"}).read())
+        assert rows[0] == {"x": 1.0, "id": "007"}
+        assert rows[-1] == {"x": 1.5, "id": "008"}
+    table = next(FileSource(tmp_path / "a.csv", types={"id": pa.int32()}).read()).table
+    assert table.schema.field("id").type == pa.int32()
+
+
+def test_types_stay_those_of_the_first_run_whatever_the_file_begins_with_later(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n1,\n")
+    first = next(FileSource(path, types={"y": "string"}).read())
+    path.write_text("x,y\n1,\n2,3\n")
+    again = next(FileSource(path).read(stored(first.position)))
+    assert again.table.to_pylist() == [{"x": 2.0, "y": "3"}]
+    with pytest.raises(ValueError, match=r"types\['y'\] is double, which is not how the rows before .* Resume with"):
+        FileSource(path, types={"y": "float64"}).read(first.position)
+
+
+def test_files_without_names_in_the_first_line_and_with_another_delimiter(tmp_path):
+    (tmp_path / "a.txt").write_text("1;2\n3;4\n")
+    source = FileSource(tmp_path / "a.txt", format="csv", names=["x", "y"], delimiter=";")
+    first, _ = source.read(n_rows=1)
+    assert rows_of(source.read(first.position)) == [{"x": 3.0, "y": 4.0}]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if "parquet" not in suffix])
+def test_the_standard_input_resumes_by_skipping_rows(monkeypatch, folder, suffix):
+    content = (folder / f"all{suffix}").read_bytes()
+    kind = suffix.split(".")[1].replace("arrows", "arrow")
+    packing = {"gz": "gzip", "zst": "zstd"}.get(suffix.split(".")[-1])
+    source = FileSource("-", format=kind, compression=packing)
+    with_stdin(monkeypatch, content)
+    batches = list(source.read(n_rows=7))
+    assert rows_of(batches) == ROWS
+    with_stdin(monkeypatch, content)
+    assert rows_of(source.read(stored(batches[3].position))) == ROWS[28:]
+    assert batches[3].position["row"] == 28
+
+
+def test_files_that_were_read_may_go_and_files_that_come_are_read_after_the_known(tmp_path):
+    for name in "bc":
+        write(tmp_path / f"{name}.csv", [{"x": f"{name}{k}"} for k in range(3)])
+    position = list(FileSource(tmp_path / "*.csv").read(n_rows=2))[1].position  # after c0
+    (tmp_path / "b.csv").unlink()
+    write(tmp_path / "a.csv", [{"x": "a0"}])
+    rest = [row["x"] for row in rows_of(FileSource(tmp_path / "*.csv").read(stored(position)))]
+    assert rest == ["c1", "c2", "a0"]
+
+
+def test_two_readers_of_one_source_do_not_disturb_each_other(folder):
+    source = FileSource(folder / "part*.csv")
+    one, other = source.read(n_rows=4), source.read(n_rows=4)
+    both = [(next(one), next(other)) for _ in range(11)]
+    assert rows_of(batch for batch, _ in both) == rows_of(batch for _, batch in both) == ROWS
+
+
+def largest_memory(source):
+    """Bytes that Arrow and Python held at most while a source was read, each at the end of a batch or at its peak."""
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    sizes = [pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[1] for _ in source.read(n_rows=100)]
+    tracemalloc.stop()
+    return max(sizes)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".jsonl.zst", ".parquet", ".arrow.gz"])
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(text_files, "BLOCK", 1 << 14)
+    monkeypatch.setattr(table_files, "ROWS", 100)
+    noise = np.random.default_rng(0).bytes(2_000_000)
+    rows = [{"x": noise[start : start + 100].hex()} for start in range(0, len(noise), 100)]
+    small, large = tmp_path / f"small{suffix}", tmp_path / f"large{suffix}"
+    for path, n in ((small, 5_000), (large, 20_000)):
+        if suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows[:n]), path, row_group_size=1000)
+        else:
+            write(path, rows[:n])
+    assert large.stat().st_size > 3.9 * small.stat().st_size
+    largest_memory(FileSource(small))  # what is made once, such as the modules of Arrow
+    assert largest_memory(FileSource(large)) < 1.3 * largest_memory(FileSource(small))
+
+
+# Sources of one's own
+
+
+class Partitions(Source):
+    """Two partitions read in turn, as a broker has them; what is acknowledged is gone."""
+
+    def __init__(self):
+        self.partitions = {name: {k: f"{name}{k}" for k in range(10)} for name in "ab"}
+
+    def read(self, position=None, n_rows=1000):
+        offsets = dict(position or {"a": 0, "b": 0})
+        while any(offsets[name] < 10 for name in offsets):
+            name = min(offsets, key=offsets.get)
+            upto = min(offsets[name] + n_rows, 10)
+            rows = [self.partitions[name][k] for k in range(offsets[name], upto)]
+            offsets[name] = upto
+            yield Batch(pa.table({"x": rows}), dict(offsets))
+
+    def acknowledge(self, position):
+        for name, offset in position.items():
+            self.partitions[name] = {k: row for k, row in self.partitions[name].items() if k >= offset}
+
+
+def test_a_source_with_partitions_goes_on_after_what_was_acknowledged():
+    source, position, rows = Partitions(), None, []
+    for n_rows in (1, 3, 2, 1000):
+        for batch in source.read(stored(position), n_rows):
+            rows += batch.table["x"].to_pylist()
+            position = batch.position
+            source.acknowledge(stored(position))
+            if n_rows < 1000:
+                break
+    assert sorted(rows) == sorted(f"{name}{k}" for name in "ab" for k in range(10))
+    assert source.partitions == {"a": {}, "b": {}}
+    assert source.schema is None
+
+
+# Following
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_followed_file_gives_rows_as_they_are_written_and_never_half_a_line(tmp_path, suffix):
+    content = write(tmp_path / f"whole{suffix}").read_bytes()
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"")
+    is_written = threading.Event()
+
+    def grow():
+        with path.open("ab", buffering=0) as file:
+            for start in range(0, len(content), 37):  # cuts lines, quotes and letters
+                file.write(content[start : start + 37])
+                time.sleep(0.002)
+        is_written.set()
+
+    writer = threading.Thread(target=grow)
+    source = FileSource(path, follow=True, poll=0.001, stop=is_written.is_set)
+    writer.start()
+    batches = list(source.read(n_rows=20))
+    writer.join()
+    rest = rows_of(FileSource(path).read(stored(batches[-1].position)))  # what came between the last look and the stop
+    assert rows_of(batches) + rest == ROWS
+    for k in range(len(batches)):
+        rows = rows_of(FileSource(path).read(stored(batches[k].position)))
+        assert rows_of(batches[: k + 1]) + rows == ROWS
+
+
+def test_following_gives_what_it_has_before_it_waits_and_leaves_the_half_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n2\n34")
+    batches = list(FileSource(path, follow=True, idle_timeout=0, poll=0.001).read(n_rows=1000))
+    assert rows_of(batches) == [{"x": 1}, {"x": 2}]
+    with path.open("a") as file:
+        file.write("5\n")
+    resumed = FileSource(path, follow=True, idle_timeout=0).read(stored(batches[-1].position))
+    assert rows_of(resumed) == [{"x": 345}]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".jsonl.gz", ".parquet"])
+def test_followed_globs_go_on_with_files_that_appear_whatever_their_names(tmp_path, suffix):
+    write(tmp_path / f"b{suffix}", ROWS[:20])
+    batches = FileSource(tmp_path / f"*{suffix}", follow=True, poll=0.001, idle_timeout=5).read()
+    seen = rows_of([next(batches)])
+    assert seen == ROWS[:20]
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    write(other / f"a{suffix}", ROWS[20:]).rename(tmp_path / f"a{suffix}")
+    seen += rows_of([next(batches)])
+    assert seen == ROWS
+
+
+def test_a_followed_file_that_shrinks_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n2\n")
+    batches = FileSource(path, follow=True, poll=0.001, idle_timeout=5).read()
+    next(batches)
+    path.write_text("x\n")
+    with pytest.raises(ValueError, match=r"a\.csv shrank while it was read\. Add rows at its end only"):
+        next(batches)
+
+
+# Bad rows
+
+BAD = {
+    "few.csv": ("x,y\n1,2\n3\n5,6\n", r"few\.csv, line 3: the row has 1 fields, expected 2\. Mend"),
+    "many.csv": ("x,y\n1,2\n3,4,5\n5,6\n", r"many\.csv, line 3: the row has 3 fields, expected 2\. Mend"),
+    "half.csv": (
+        'x,y\n1,2\n5,6\n3,"4\n',
+        r"half\.csv, line 4: the file ends in the middle of this row, within quotes\. Close",
+    ),
+    "short.csv": ("x,y\n1,2\n5,6\n3", r"short\.csv, line 4: the file ends in the middle of this row\. Write its rest"),
+    "half.jsonl": ('{"x": 1, "y": 2}\n{"x": 5, "y": 6}\n{"x": 3', r"half\.jsonl, line 3: the file ends in the middle"),
+    "list.jsonl": ('{"x": 1, "y": 2}\n[3]\n{"x": 5, "y": 6}\n', r"list\.jsonl, line 2: the line is not an object"),
+    "no.jsonl": ('{"x": 1, "y": 2}\nx=3\n{"x": 5, "y": 6}\n', r"no\.jsonl, line 2: this is not JSON"),
+    "two.jsonl": ('{"x": 1, "y": 2}\n{} {}\n{"x": 5, "y": 6}\n', r"two\.jsonl, line 2: the line holds several rows"),
+    "utf.jsonl": (
+        b'{"x": 1, "y": 2}\n{"\xff": 3}\n{"x": 5, "y": 6}\n',
+        r"utf\.jsonl, line 2: the row is not UTF-8\. Convert",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_is_named_with_its_line_after_the_good_rows_before_it(tmp_path, name):
+    content, message = BAD[name]
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    good = []
+    with pytest.raises(BadRow, match=message) as raised:
+        good.extend(row for batch in FileSource(path).read() for row in batch.table.to_pylist())
+    skipped = []
+    rows = rows_of(FileSource(path, on_bad=skipped.append).read(n_rows=1))
+    assert rows == rows_of(FileSource(path, on_bad="skip").read()) == [{"x": 1, "y": 2}, {"x": 5, "y": 6}]
+    assert [str(bad) for bad in skipped] == [str(raised.value)]
+    assert raised.value.text in path.read_text(errors="replace")
+    if raised.value.position["schema"] is not None:
+        with pytest.raises(BadRow, match=message):
+            list(FileSource(path).read(stored(raised.value.position)))
+
+
+def test_the_good_rows_before_a_bad_one_are_delivered_first(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 10 + "3\n")
+    batches = FileSource(tmp_path / "a.csv").read(n_rows=4)
+    assert [next(batches).table.num_rows for _ in range(3)] == [4, 4, 2]
+    with pytest.raises(BadRow, match="line 12"):
+        next(batches)
+
+
+@settings(max_examples=40)
+@given(is_bad=st.lists(st.booleans(), min_size=1, max_size=80), n=st.integers(1, 20))
+def test_all_good_rows_and_no_others_are_read_and_resumed(tmp_path_factory, is_bad, n):
+    path = tmp_path_factory.mktemp("bad") / "a.csv"
+    path.write_text("x,y\n0,0\n" + "".join(f"{k}\n" if bad else f"{k},0\n" for k, bad in enumerate(is_bad, 1)))
+    good = [0] + [k for k, bad in enumerate(is_bad, 1) if not bad]
+    bad_rows = []
+    batches = list(FileSource(path, on_bad=bad_rows.append).read(n_rows=n))
+    assert [row["x"] for row in rows_of(batches)] == good
+    assert [int(bad.text) for bad in bad_rows] == [k for k, bad in enumerate(is_bad, 1) if bad]
+    for k, batch in enumerate(batches, 1):
+        rest = FileSource(path, on_bad="skip").read(stored(batch.position))
+        assert [row["x"] for row in rows_of(rest)] == good[k * n :]
+
+
+def test_a_column_that_turns_to_text_or_was_empty_at_first_says_what_to_do(tmp_path, small_blocks):
+    (tmp_path / "a.csv").write_text("x,e\n" + "1,\n" * 50 + "abc,\n")
+    with pytest.raises(BadRow, match=r"line 52: column 'x' holds 'abc', but it is double .* types=\{'x': 'string'\}"):
+        list(FileSource(tmp_path / "a.csv").read())
+    (tmp_path / "e.csv").write_text("x,e\n" + "1,\n" * 50 + "1,7\n")
+    with pytest.raises(BadRow, match=r"line 52: column 'e' holds '7', but it was empty .* types=\{'e': 'float64'\}"):
+        list(FileSource(tmp_path / "e.csv").read())
+    assert rows_of(FileSource(tmp_path / "e.csv", types={"e": "float64"}).read())[-1] == {"x": 1.0, "e": 7.0}
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n' * 50 + '{"x": "abc"}\n')
+    with pytest.raises(BadRow, match=r"line 51: column 'x' holds a string, but it is double .* pass on_bad='skip'"):
+        list(FileSource(tmp_path / "a.jsonl").read())
+    (tmp_path / "k.jsonl").write_text('{"x": 1}\n' * 50 + '{"z": 1}\n')
+    with pytest.raises(BadRow, match=r"line 51: the row has a key besides 'x' .* types=\{'key': 'float64'\}"):
+        list(FileSource(tmp_path / "k.jsonl").read())
+    assert rows_of(FileSource(tmp_path / "k.jsonl", types={"z": "float64"}).read())[-1] == {"x": None, "z": 1.0}
+
+
+def test_a_file_of_nothing_but_bad_rows_is_not_of_its_kind(tmp_path):
+    (tmp_path / "a.jsonl").write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"a\.jsonl: none of the first 20 rows can be read.*Pass format="):
+        list(FileSource(tmp_path / "a.jsonl").read())
+
+
+def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path, monkeypatch, small_blocks):
+    monkeypatch.setattr(text_files, "LONGEST_ROW", 200)
+    (tmp_path / "a.csv").write_text('x,y\n1,2\n3,"4\n' + "5,6\n" * 200)
+    with pytest.raises(ValueError, match=r"the row from line 3 on is longer .* a quote that is never closed"):
+        list(FileSource(tmp_path / "a.csv").read())
+
+
+# Other errors
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_is_empty_or_not_there_is_named(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    with pytest.raises(FileNotFoundError, match=r"a\..* does not exist\. Look for a typo"):
+        FileSource(path).read()
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"a\..* is empty, expected rows\. Remove it"):
+        list(FileSource(path).read())
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix not in (".csv", ".tsv", ".jsonl")])
+def test_a_file_cut_short_or_of_another_kind_is_named(folder, tmp_path, suffix):
+    content = (folder / f"all{suffix}").read_bytes()
+    path = tmp_path / f"a{suffix}"
+    for damaged in (content[: len(content) // 2], b"something else entirely, long enough to be anything"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"a\..* cannot be read as .*write it again, or pass format="):
+            list(FileSource(path).read())
+
+
+def test_columns_that_differ_between_files_are_named(tmp_path):
+    for suffix in (".csv", ".parquet", ".arrow"):
+        write(tmp_path / f"a{suffix}", [{"x": 1.0, "y": 2.0}])
+        write(tmp_path / f"b{suffix}", [{"x": 1.0, "z": 2.0}])
+        with pytest.raises(
+            ValueError, match=r"b\..* lacks 'y' and has 'z' besides, expected the columns .* Read files"
+        ):
+            list(FileSource(tmp_path / f"*{suffix}").read())
+    for suffix in (".parquet", ".arrow"):
+        write(tmp_path / f"b{suffix}", [{"x": "one", "y": 2.0}])
+        with pytest.raises(ValueError, match=r"b\..*: column 'x' is string, but it was double in the rows before"):
+            list(FileSource(tmp_path / f"*{suffix}").read())
+        write(tmp_path / f"b{suffix}", [{"x": 3, "y": 2.0}])
+        rows = rows_of(FileSource(tmp_path / f"*{suffix}", types={"x": "float64"}).read())
+        assert [row["x"] for row in rows] == [1.0, 3.0]
+        write(tmp_path / f"b{suffix}", [{"x": "one", "y": 2.0}])
+        with pytest.raises(ValueError, match=r"cannot be read as types=\.\.\. says"):
+            list(FileSource(tmp_path / f"*{suffix}", types={"x": "float64"}).read())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_changed_since_the_position_was_taken_is_refused(tmp_path, suffix):
+    path = write(tmp_path / f"a{suffix}")
+    position = stored(next(FileSource(path).read(n_rows=40)).position)
+    write(path, [{**row, "y": -row["y"]} for row in ROWS])
+    with pytest.raises(
+        ValueError, match=r"a\..* is (not the file it was|shorter than) when the position was taken\. Put"
+    ):
+        FileSource(path).read(position)
+    write(path, ROWS[:20])
+    with pytest.raises(ValueError, match=r"a\..* is shorter than when the position was taken\. Put the old file back"):
+        FileSource(path).read(position)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        FileSource(path).read(position)
+
+
+def test_packed_files_and_tables_must_keep_their_size(tmp_path):
+    path = write(tmp_path / "a.csv.gz")
+    position = next(FileSource(path).read(n_rows=40)).position
+    path.write_bytes(path.read_bytes() + gzip.compress(b"1,2,True,4\n"))
+    with pytest.raises(ValueError, match=r"a\.csv\.gz is not the file it was when the position was taken"):
+        FileSource(path).read(position)
+
+
+def test_a_file_that_grows_is_known_by_more_and_more_of_its_bytes(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n")
+    batches = FileSource(path, follow=True, poll=0.001, idle_timeout=5).read()
+    first = next(batches).position
+    path.write_text("x\n1\n2\n")
+    second = next(batches).position
+    path.write_text("x\n1\n7\n")
+    assert rows_of(FileSource(path).read(first)) == [{"x": 7}]
+    with pytest.raises(ValueError, match=r"a\.csv is not the file it was when the position was taken"):
+        FileSource(path).read(second)
+
+
+def test_a_last_line_that_went_on_after_it_was_read_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n2")
+    *_, last = FileSource(path).read()
+    path.write_text("x\n1\n2\n3\n")
+    assert rows_of(FileSource(path).read(last.position)) == [{"x": 3}]
+    path.write_text("x\n1\n25\n3\n")
+    with pytest.raises(ValueError, match=r"line 3 was read as it stood at the end of the file, and has changed since"):
+        list(FileSource(path).read(last.position))
+
+
+def test_what_a_source_of_files_cannot_do_it_says(tmp_path):
+    write(tmp_path / "a.csv")
+    position = next(FileSource(tmp_path / "a.csv").read()).position
+    write(tmp_path / "b.csv")
+    (tmp_path / "twice.csv").write_text("x,x\n1,2\n")
+    (tmp_path / "names.csv").write_bytes(b"\xff,y\n1,2\n")
+    for message, arguments, options in [
+        ("no path is given", [], {}),
+        (r"a\.xls does not tell its format by its name, expected one of \.csv, .* Pass format=", ["a.xls"], {}),
+        ("the standard input does not tell its format", ["-"], {}),
+        (r"Parquet cannot be read from a pipe", ["a.parquet.gz"], {}),
+        (r"Parquet cannot be read from a pipe", ["-"], {"format": "parquet"}),
+        ("format is 'xml', expected one of", ["a.csv"], {"format": "xml"}),
+        ("compression is 'rar', expected one of", ["a.csv"], {"compression": "rar"}),
+        ("delimiter is '::', expected one ASCII character", ["a.csv"], {"delimiter": "::"}),
+        ("on_bad is 'ignore', expected 'raise', 'skip' or a function", ["a.csv"], {"on_bad": "ignore"}),
+        (r"types\['x'\] is 'number', expected a pyarrow type or its name", ["a.csv"], {"types": {"x": "number"}}),
+        ("is a directory, expected files", [tmp_path], {"format": "csv"}),
+        (r"a\.csv is given twice", [tmp_path / "a.csv", tmp_path / "*.csv"], {}),
+        ("types names column 'q', but .* has only 'x', 'city'", [tmp_path / "a.csv"], {"types": {"q": "string"}}),
+        (r"names two columns 'x' in its first line", [tmp_path / "twice.csv"], {}),
+        (r"does not start with names in UTF-8", [tmp_path / "names.csv"], {}),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            list(FileSource(*arguments, **options).read())
+    with pytest.raises(FileNotFoundError, match=r"no file matches .*q.*\. Look for a typo, or pass follow=True"):
+        FileSource(tmp_path / "q*.csv").read()
+    with pytest.raises(ValueError, match=r"the position is in .*a\.csv, which is not among the files\. Put it back"):
+        FileSource(tmp_path / "b.csv").read(position)
+    for foreign in (7, {"file": "a.csv"}):
+        with pytest.raises(ValueError, match=r"position is .*, expected one of a batch of this source"):
+            FileSource(tmp_path / "a.csv").read(foreign)
+    with pytest.raises(ValueError, match="the schema in this position is damaged"):
+        FileSource(tmp_path / "a.csv").read({**position, "schema": "AAAA"})
+    for n_rows in (0, 2.5):
+        with pytest.raises(ValueError, match=r"n_rows is .*, expected a whole number of at least 1"):
+            FileSource(tmp_path / "a.csv").read(n_rows=n_rows)
+
+
+# Memory, and generated rows
+
+columns = {"x": [1.0, 2.0, None], "city": ["Oslo", None, "Rome"]}
+SAME = {
+    "pandas": lambda: pd.DataFrame(columns, index=[5, 6, 7]),
+    "polars": lambda: pl.DataFrame(columns),
+    "arrow": lambda: pa.table(columns),
+    "columns": lambda: columns,
+    "dicts": lambda: [{"x": 1.0, "city": "Oslo"}, {"x": 2.0}, {"city": "Rome"}],
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_rows_in_memory_are_the_same_from_every_kind_of_frame(kind):
+    source = MemorySource(SAME[kind](), [7, 8, 9])
+    expected = [
+        dict(zip(["x", "city", "y"], row, strict=True)) for row in zip(*columns.values(), [7, 8, 9], strict=True)
+    ]
+    for n_rows in (1, 2, 5):
+        batches = list(source.read(n_rows=n_rows))
+        assert rows_of(batches) == expected
+        for batch in batches:
+            assert rows_of(source.read(stored(batch.position))) == expected[batch.position :]
+
+
+def test_bare_arrays_get_names_and_what_is_no_table_is_refused():
+    assert rows_of(MemorySource(np.arange(4).reshape(2, 2)).read()) == [{"x0": 0, "x1": 1}, {"x0": 2, "x1": 3}]
+    with pytest.raises(TypeError, match=r"data is a ndarray, expected an array of two dimensions"):
+        MemorySource(np.arange(3))
+    with pytest.raises(
+        ValueError, match=r"data is a list that Arrow cannot read: .* Give each column values of one type"
+    ):
+        MemorySource([{"x": 1}, {"x": "one"}])
+    with pytest.raises(ValueError, match="data has 2 rows and y has 3, expected one y a row"):
+        MemorySource({"x": [1, 2]}, [1, 2, 3])
+    with pytest.raises(ValueError, match=r"data has a column 'y' already\. Leave y out"):
+        MemorySource({"y": [1, 2]}, [1, 2])
+    for position in (-1, 3, "1"):
+        with pytest.raises(ValueError, match=r"position is .*, expected a row of data, from 0 to 2\. Resume with"):
+            MemorySource({"x": [1, 2]}).read(position)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FriedmanSource(9000, drift=[100, 5000], seed=3),
+        lambda: HyperplaneSource(9000, n_features=3, rows_per_turn=4000, seed=3),
+    ],
+)
+def test_generated_rows_do_not_depend_on_how_one_gets_there(make):
+    whole = pa.concat_tables(batch.table for batch in make().read(n_rows=9000))
+    assert whole.num_rows == 9000
+    assert pa.concat_tables(batch.table for batch in make().read(n_rows=777)) == whole
+    for start in (1, 4095, 4096, 4097, 8999, 9000):
+        rest = [batch.table for batch in make().read(start, n_rows=1000)]
+        assert pa.concat_tables([whole.slice(0, 0), *rest]) == whole.slice(start)
+    assert whole.schema == make().schema
+    assert len(set(whole["x0"].to_pylist())) == 9000  # no block is another's copy
+
+
+def test_friedmans_columns_change_their_parts_where_the_drift_says():
+    table = next(FriedmanSource(noise=0.0, drift=[100, 5000]).read(n_rows=9000)).table
+    x = np.column_stack([table[f"x{j}"] for j in range(10)])
+    x[100:5000] = x[100:5000, ::-1]
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    np.testing.assert_allclose(table["y"], y)
+
+
+def test_the_hyperplane_is_one_plane_that_turns_at_its_pace():
+    def sides(source, start):
+        table = next(source.read(start, n_rows=4000)).table
+        return np.column_stack([table["x0"], table["x1"]]) - 0.5, 2 * table["y"].to_numpy() - 1
+
+    def direction(X, side):
+        mean = (X * side[:, None]).mean(axis=0)
+        return math.atan2(mean[1], mean[0])
+
+    still = HyperplaneSource(n_features=2, noise=0.0)
+    assert abs(direction(*sides(still, 0)) - direction(*sides(still, 10**6))) < 0.1
+    X, side = sides(HyperplaneSource(n_features=2, noise=0.0, rows_per_turn=10**6), 500_000)
+    assert math.cos(direction(X, side) - direction(*sides(still, 0))) < -0.95  # half a turn
+    noisy = HyperplaneSource(n_features=2, noise=0.2)
+    assert np.mean(sides(noisy, 0)[1] != sides(still, 0)[1]) == pytest.approx(0.2, abs=0.03)
+
+
+def test_generated_sources_refuse_what_they_cannot_use():
+    for message, make in [
+        ("total_rows is -1", lambda: FriedmanSource(-1)),
+        ("seed is -1", lambda: FriedmanSource(seed=-1)),
+        ("noise is -1", lambda: FriedmanSource(noise=-1)),
+        ("drift is -1", lambda: FriedmanSource(drift=-1)),
+        ("n_features is 1", lambda: HyperplaneSource(n_features=1)),
+        ("rows_per_turn is 0", lambda: HyperplaneSource(rows_per_turn=0)),
+        ("noise is 2", lambda: HyperplaneSource(noise=2)),
+        ("'synthetic:moons' is not a known stream", lambda: open_source("synthetic:moons")),
+        ("position is 6, expected a row of the stream, from 0 to 5", lambda: FriedmanSource(5).read(6)),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def test_open_source_takes_files_streams_frames_and_sources(tmp_path):
+    path = write(tmp_path / "a.csv")
+    assert isinstance(open_source(str(path), str(path)), FileSource)
+    assert isinstance(open_source(path, format="csv"), FileSource)
+    assert isinstance(open_source("synthetic:hyperplane", seed=4), HyperplaneSource)
+    assert isinstance(open_source({"x": [1]}), MemorySource)
+    source = FriedmanSource()
+    assert open_source(source) is source
+    assert source.acknowledge(7) is None
+    with pytest.raises(TypeError, match="abstract"):
+        Source()
