@@ -11,6 +11,8 @@ from numba import njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+BARE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 
 def compiled(function: F) -> F:
     """Compile a function for Python to call, and keep what was compiled for the next process."""
@@ -22,8 +24,7 @@ def compiled_inside(function: F) -> F:
 
     Called from Python it would crash the interpreter. Tests compile its ``py_func`` once more.
     """
-    bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(F, njit(nogil=True, error_model="numpy", **bare)(function))
+    return cast(F, njit(**BARE)(function))
 
 
 def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
@@ -32,9 +33,8 @@ def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
     It never differs between runs. ``"contract"`` rounds a product and its sum once, ``"reassoc"`` adds several terms
     at a time, in a fixed order, ``"nsz"`` takes -0 for 0.
     """
-    bare: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "fastmath": set(freedoms)}
 
     def decorate(function: F) -> F:
-        return cast(F, njit(nogil=True, error_model="numpy", **bare)(function))
+        return cast(F, njit(fastmath=set(freedoms), **BARE)(function))
 
     return decorate

@@ -135,7 +135,9 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
     boosters = [
         Booster(
             loss,
-            make_descent(options.descent, options.learning_rate, loss, rung.steps, stack.share, one_score=one_score),
+            make_descent(
+                options.descent, options.learning_rate, loss, rung.steps, stack.step_share, one_score=one_score
+            ),
             stack,
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
@@ -149,8 +151,13 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
     ]
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
-    shape: Any = {"readout": options.readout, "steps": steps}
-    return Committee(boosters, **shape, memory_limit_mb=options.memory_limit_mb, n_jobs=options.n_jobs)
+    return Committee(
+        boosters,
+        readout=options.readout,
+        steps=steps,
+        memory_limit_mb=options.memory_limit_mb,
+        n_jobs=options.n_jobs,
+    )
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:

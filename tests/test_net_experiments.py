@@ -71,8 +71,8 @@ def test_crossings_compare_the_first_cost_at_which_streaming_is_as_good():
 
 
 def test_every_line_of_the_table_comes_from_the_record(abalone):
-    monkeyed = {"sets": {"ABALONE": _one(abalone)}, "not_run": []}
-    rows = table_1.compare(monkeyed)
+    record = {"sets": {"ABALONE": _one(abalone)}, "not_run": []}
+    rows = table_1.compare(record)
     assert [row.what.split(" (")[0] for row in rows] == [
         "ABALONE, Base",
         "ABALONE, GB",
@@ -82,7 +82,7 @@ def test_every_line_of_the_table_comes_from_the_record(abalone):
     assert [row.paper for row in rows] == ["8.2848", "2.1411", "2.1532", "–"]
     assert rows[2].ours.startswith(f"{abalone['runs']['SGB']['last']:.4g}")
     ratio = abalone["runs"]["SGB"]["last"] / abalone["runs"]["GB"]["last"]
-    assert table_1.ratios(monkeyed) == {"ABALONE": pytest.approx(ratio, rel=1e-4)}
+    assert table_1.ratios(record) == {"ABALONE": pytest.approx(ratio, rel=1e-4)}
 
 
 def _one(run):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost import SGBClassifier, SGBRegressor, net_native
+from streamboost import SGBClassifier, SGBRegressor, load, net_native
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
@@ -122,7 +122,7 @@ def test_estimators_save_and_load_networks(learner, tmp_path):
     made = SGBRegressor(learner=learner, iterate="polynomial", random_state=0)
     made.learn(data.X[:1000], data.y[:1000])
     made.save(tmp_path / "model")
-    loaded = __import__("streamboost").load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     assert_array_equal(made.learn(data.X[1000:], data.y[1000:]), loaded.learn(data.X[1000:], data.y[1000:]))
 
 

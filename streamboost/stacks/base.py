@@ -60,7 +60,7 @@ class Stack(ABC):
     n_bins: int = 0
     splits: bool = False  # whether split_output is there
     averages: bool = False  # whether keep_average and averaged are there
-    share: float | None = None  # of the natural step, that suits these learners when nothing else is said
+    step_share: float | None = None  # how much of the natural step suits these learners, if they care
     categorical: IntArray = np.zeros(0, np.int32)  # the columns known to hold levels
 
     def __init__(self, n_learners: int) -> None:

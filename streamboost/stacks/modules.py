@@ -86,7 +86,7 @@ class ModuleStack(Stack):
     """N modules in blocks. A subclass makes blocks (:meth:`_block`) and lets them make steps."""
 
     averages = True
-    share = 0.5
+    step_share = 0.5
     rows_at_once = 1  # how many rows :meth:`_rows` is given
     kind = "module"  # what a learner is called when it is complained about
     _blocks: list[Any]

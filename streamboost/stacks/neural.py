@@ -49,7 +49,7 @@ class NeuralStack(Stack):
     _kind: ClassVar[str]  # how the kernels call it
     averages = True
     splits = True
-    share = 0.5
+    step_share = 0.5
 
     def __init__(
         self,
