@@ -8,7 +8,7 @@ ALL ?= .venv-all
 BENCH ?= .venv-bench
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all test-nojit lint format bench paper docs wheel clean
+.PHONY: demo test test-all brokers test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost.demo
@@ -16,8 +16,11 @@ demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw wha
 test: $(VENV)/.ready        ## all tests and doctests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-all: $(ALL)/.ready     ## besides: what needs torch or JAX
+test-all: $(ALL)/.ready brokers  ## besides: what needs torch, JAX, a broker or a browser
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist worksteal tests/heavy
+
+brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing
+	sh tests/heavy/servers.sh
 
 test-nojit: $(VENV)/.ready  ## the kernels once more as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/test_binning.py tests/test_tree.py tests/test_linear.py
@@ -58,7 +61,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 $(ALL)/.ready: pyproject.toml constraints.txt
 	test -x $(ALL)/bin/python || $(PYTHON) -m venv $(ALL)
-	$(ALL)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[test,torch,jax]'
+	$(ALL)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[heavy]'
 	touch $@
 
 $(BENCH)/.ready: pyproject.toml constraints.txt

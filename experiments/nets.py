@@ -127,7 +127,7 @@ SETS = {
             given(datasets.load_a9a, _signs), (Choice(2.0, 0.001), Choice(2.0, 0.003), Choice(4.0, 0.001)), 300_000),
         Set("MNIST", (0.16328, 0.01932, 0.01632), WRONG, Softmax(n_classes=10), 10, 32, convolutions,
             given(big_datasets.load_mnist, _grey),
-            (Choice(2.0, 0.002), Choice(2.0, 0.004), Choice(3.0, 0.004)), 1_800_000),
+            (Choice(2.0, 0.004), Choice(3.0, 0.004), Choice(4.0, 0.004)), 3_600_000),
     )
 }  # fmt: skip
 

@@ -159,6 +159,21 @@ def hyperplane(n: int, *, n_features: int = 10, turn: float = 0.0, noise: float 
     return Dataset(X, y, [f"x{j}" for j in range(n_features)], "Two sides of a turning hyperplane, generated.")
 
 
+def shipped_file(name: str) -> str:
+    """The path of a set that travels with the package, as a Parquet file whose last column is the target.
+
+    Examples
+    --------
+    >>> import os
+    >>> os.path.basename(shipped_file("abalone"))
+    'abalone.parquet'
+    """
+    if f"{name}.parquet" not in CHECKSUMS:
+        known = [file.removesuffix(".parquet") for file in CHECKSUMS]
+        raise ValueError(f"{name!r} does not travel with the package, expected one of {known}.")
+    return str(resources.files("streamboost").joinpath("data", f"{name}.parquet"))
+
+
 def _load(file: str, description: str, kind: type) -> Dataset:
     """Read a shipped file: columns of numbers, the last of which is the target."""
     content = resources.files("streamboost").joinpath("data", file).read_bytes()

@@ -1,7 +1,8 @@
 """The main job in a minute: ``python -m streamboost.demo`` learns the electricity stream, row after row.
 
 Every contender predicts each half hour before it is told the answer, and then learns it: the table counts those
-predictions, the picture shows how the errors come and go as the market changes.
+predictions, the picture shows how the errors come and go as the market changes, and the page shows what went on inside:
+edges, whom the hedge trusted, importances, events.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -20,31 +24,43 @@ from rich.text import Text
 
 from streamboost import SGBClassifier
 from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.contenders import Answers
+from streamboost.dashboard.export import write_page
+from streamboost.dashboard.feed import Feed
+from streamboost.dashboard.observing import observe
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
+from streamboost.metrics import Accuracy, Kappa
+from streamboost.reports import Report
+from streamboost.scores import ScoreBook, Scored
 
 OURS = "streamboost"
 SINGLE = "streamboost, one memory"
 CHUNK = 256  # rows between two looks of the progress bar; the model takes them one by one
 WINDOW = 2000  # rows the picture's error rates look back
 ALPHA = 1e-4  # the ridge of scikit-learn's SGDClassifier
-NEXT = "your own rows, with SGBClassifier().learn(X, y), or SGBRegressor() where the targets are numbers."
+NEXT = (
+    "your own rows, with SGBClassifier().learn(X, y), or from a file: streamboost run FILE --target COLUMN.",
+    "Watch a stream live: streamboost run shipped:electricity --target target --dashboard",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit code."""
-    X, y, _, _ = load_electricity()
+    X, y, names, _ = load_electricity()
     parser = argparse.ArgumentParser(prog="python -m streamboost.demo", description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=len(X), help=f"rows of the stream, 1 to {len(X)} (all)")
-    parser.add_argument("--no-picture", action="store_true", help="draw no demo.png")
+    parser.add_argument("--no-picture", action="store_true", help="draw no demo.png, write no demo.html")
     options = parser.parse_args(arguments)
     if not 1 <= options.rows <= len(X):
         parser.error(f"--rows is {options.rows}, expected 1 to {len(X)}. Leave it out for all.")
     X, y = X[: options.rows], y[: options.rows]
 
+    named = pa.table(dict(zip(names, X.T, strict=True)))
+    feed = Feed("Electricity", {"source": "shipped:electricity", "target": "target", "task": "classification"})
     started = time.perf_counter()
     predictions = {
-        OURS: learn_with_progress(X, y, OURS, SGBClassifier(random_state=0)),
+        OURS: learn_with_progress(named, y, OURS, SGBClassifier(random_state=0), Watcher(feed)),
         SINGLE: learn_with_progress(X, y, SINGLE, single_booster()),
         "logistic regression": online_logistic(X, y),
         "same as last row": same_as_last(y),
@@ -54,9 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = time.perf_counter() - started
     console = Console()
     console.print(accuracy_table(right))
-    lines = [f"All learned the same rows in this run, one by one; {seconds:.0f} s in all.", f"Next: {NEXT}"]
+    lines = [f"All learned the same rows in this run, one by one; {seconds:.0f} s in all."]
     if not options.no_picture:
-        lines.insert(1, picture_line(right, Path("demo.png")))
+        feed.end()
+        lines.append(picture_line(right, Path("demo.png")))
+        lines.append(f"Page: {write_page(feed, Path('demo.html')).resolve()}")
+    lines += [f"Next: {NEXT[0]}", NEXT[1]]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
@@ -70,7 +89,33 @@ def single_booster() -> SGBClassifier:
     return SGBClassifier(memory=16384, readout="last", random_state=0)
 
 
-def learn_with_progress(X: FloatArray, y: IntArray, name: str, model: SGBClassifier) -> IntArray:
+class Watcher:
+    """Puts down on a feed how a model stands, every few hundred rows."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.book = ScoreBook([Accuracy, Kappa], every=2 * CHUNK, window=WINDOW)
+
+    def see(self, model: SGBClassifier, y: IntArray, said: NDArray[Any], seconds: float) -> None:
+        """Take in a chunk that was predicted and learned."""
+        known = np.array([label is not None for label in said.tolist()])
+        self._publish(model, self.book.take_in(Scored(y, Answers(known, said), seconds), model))
+
+    def close(self, model: SGBClassifier) -> None:
+        """Put down how it stands in the end."""
+        self._publish(model, self.book.close(model))
+
+    def _publish(self, model: SGBClassifier, reports: Iterator[Report]) -> None:
+        for report in reports:
+            speed, events = report.rows_per_second, report.events
+            seen = observe(model, rows=report.rows, running=report.running, windowed=report.windowed,
+                           rows_per_second=speed, events=events)  # fmt: skip
+            self.feed.publish(seen)
+
+
+def learn_with_progress(
+    X: Any, y: IntArray, name: str, model: SGBClassifier, watcher: Watcher | None = None
+) -> IntArray:
     """What the model says of each row before it learns it; the progress bar goes to standard error."""
     columns = (
         TextColumn(f"{name:<{len(SINGLE)}}"),
@@ -84,8 +129,13 @@ def learn_with_progress(X: FloatArray, y: IntArray, name: str, model: SGBClassif
         task = progress.add_task("rows", total=len(X))
         for start in range(0, len(X), CHUNK):
             rows = slice(start, start + CHUNK)
-            said.append(model.learn(X[rows], y[rows]))
+            began = time.perf_counter()
+            said.append(model.learn(X[rows] if isinstance(X, np.ndarray) else X.slice(start, CHUNK), y[rows]))
+            if watcher is not None:
+                watcher.see(model, y[rows], said[-1], time.perf_counter() - began)
             progress.advance(task, len(said[-1]))
+    if watcher is not None:
+        watcher.close(model)
     return np.array([-1 if label is None else label for part in said for label in part])
 
 

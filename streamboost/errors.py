@@ -6,7 +6,8 @@
     ├── ImportError
     │   └── MissingDependency   an extra is not installed
     └── ValueError
-        └── SnapshotError       a saved model is damaged, foreign or too new
+        └── SnapshotError       a saved model is damaged or foreign
+            └── NewerFormat     it is whole, but only a later version can read it
 
 Everything else is a plain ``ValueError`` or ``TypeError`` that names the argument, shows the value
 and gives one way out.
@@ -22,6 +23,10 @@ class MissingDependency(ImportError):
 
 class SnapshotError(ValueError):
     """A saved model cannot be loaded."""
+
+
+class NewerFormat(SnapshotError):
+    """A saved model is of a format that only a later version reads."""
 
 
 def require(package: str, *, extra: str, by: str) -> ModuleType:

@@ -20,6 +20,7 @@ from streamboost.encoding import Encoded
 from streamboost.errors import require
 from streamboost.estimator_base import Row, StreamEstimator, Targets
 from streamboost.labels import Labels
+from streamboost.loss_base import LARGEST_TARGET
 from streamboost.losses import Logistic, Loss, Softmax
 from streamboost.succession import Event
 
@@ -164,7 +165,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def _plain_target(self, y: Any) -> FloatArray | None:
         loss = self.committee_.loss
-        if type(y) is not float or not math.isfinite(y) or loss.n_targets != 1 or not loss.takes_any_number:
+        if type(y) is not float or not abs(y) <= LARGEST_TARGET or loss.n_targets != 1 or not loss.takes_any_number:
             return None
         return np.array([[y]])
 

@@ -16,6 +16,8 @@ import numpy as np
 from streamboost.arrays import BoolArray, FloatArray
 from streamboost.links import Identity, Link
 
+LARGEST_TARGET = 1e100  # whose square is a number still, and so is a sum of many such
+
 
 class Facts(NamedTuple):
     """The constants in the paper's theorems; these defaults hold for every convex loss."""
@@ -158,10 +160,12 @@ class Loss(ABC):
                 f"targets have shape {y.shape}, expected (n, {self.n_targets}) for {self!r}. "
                 "For a single column pass y[:, None]; for more outputs say so when making the loss."
             )
-        finite = np.isfinite(y)  # (n, k)
+        finite = np.abs(y) <= LARGEST_TARGET  # (n, k)
         if not finite.all():
-            way_out = "Drop the row or fill in the target before learning."
-            raise ValueError(f"{_first(y, ~finite)}, expected a finite number. {way_out}")
+            expected = f"at most {LARGEST_TARGET} in size" if np.isfinite(y).all() else "a finite number"
+            raise ValueError(
+                f"{_first(y, ~finite)}, expected {expected}. Drop the row or fill in the target before learning."
+            )
         if self.takes_any_number:
             return
         coded = self.is_coded(y)  # (n, k)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,25 +22,20 @@ from streamboost.contenders import (
     Contender,
     Task,
     dialect_of,
-    gives_probabilities,
     joined,
     learns_chunks_at_once,
     speak_to,
     task_of,
 )
-from streamboost.metrics import BY_NAME, Metric
+from streamboost.metrics import Metric
 from streamboost.reports import History, Report
 from streamboost.row_chunks import LabelledRows, Target, count_rows, cut, names_of, slice_rows, targets_at_hand
 from streamboost.rows import PANDAS_MISSING
+from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 
 __all__ = ["History", "Report", "prequential", "run"]
 
 CHUNK = 256  # rows a call, where it makes no difference to what is predicted
-DEFAULTS: dict[Task, tuple[str, ...]] = {
-    "regression": ("rmse", "mae", "r2"),
-    "classification": ("accuracy", "kappa", "log_loss"),
-}
-MetricKind: TypeAlias = str | type[Metric[Any]]
 
 
 def prequential(
@@ -108,7 +103,7 @@ def prequential(
         _check_whole("chunk", chunk, 1)
     if task not in ("auto", "regression", "classification"):
         raise ValueError(f"task is {task!r}, expected 'regression', 'classification' or 'auto'.")
-    kinds = None if metrics is None else [_metric_kind(metric) for metric in metrics]
+    kinds = None if metrics is None else [metric_kind(metric) for metric in metrics]
     if kinds is not None and len({kind.name for kind in kinds}) < max(len(kinds), 1):
         raise ValueError(f"metrics is {metrics!r}, expected one or more, each once. If unsure, leave it out.")
     dialect_of(model)  # a model that lacks everything is refused at once
@@ -140,14 +135,6 @@ class _Options(NamedTuple):
     progress: bool
 
 
-class _Scored(NamedTuple):
-    """Rows whose labels have come, what was said of them, and how long it took."""
-
-    y: NDArray[Any]
-    answers: Answers
-    seconds: float
-
-
 def _loop(model: Any, rows: Any, target: Target, options: _Options) -> Iterator[Report]:
     at_once = learns_chunks_at_once(model)
     parts = cut(rows, target, options.chunk or (1 if at_once and not options.delay else CHUNK))
@@ -156,33 +143,34 @@ def _loop(model: Any, rows: Any, target: Target, options: _Options) -> Iterator[
         raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
     task = task_of(model, first.y) if options.task == "auto" else options.task
     has_dicts = names_of(first.X) is not None
-    kinds = _choose_metrics(model, task, options.metrics, has_dicts)
+    kinds = choose_metrics(model, task, options.metrics, has_dicts)
     wants_probabilities = any(kind.need == "probability" for kind in kinds)
     classes = options.classes
     if classes is None and task == "classification" and (labels := targets_at_hand(rows, target)) is not None:
         classes = sorted(set(labels.tolist()))
     contender = speak_to(model, task, wants_probabilities=wants_probabilities, has_dicts=has_dicts, classes=classes)
-    book = _Book(model, kinds, options)
+    book = ScoreBook(kinds, every=options.every, window=options.window)
+    book.follow(model)
     checked = _checked(chain([first], parts), task)
     fed = _feed_late(contender, checked, options.delay) if options.delay else _feed(contender, checked)
     with _progress_bar(options.progress, count_rows(rows)) as advance:
         for scored in fed:
-            yield from book.take_in(scored)
+            yield from book.take_in(scored, model)
             advance(len(scored.y))
-    yield from book.close()
+    yield from book.close(model)
 
 
-def _feed(contender: Contender, parts: Iterator[LabelledRows]) -> Iterator[_Scored]:
+def _feed(contender: Contender, parts: Iterator[LabelledRows]) -> Iterator[Scored]:
     """Every chunk predicted, then learned."""
     for X, y in parts:
         ready = contender.rows(X)
         started = time.perf_counter()
         said = contender.step(ready, y)
         seconds = time.perf_counter() - started
-        yield _Scored(y, contender.answers(said, len(y)), seconds)
+        yield Scored(y, contender.answers(said, len(y)), seconds)
 
 
-def _feed_late(contender: Contender, parts: Iterator[LabelledRows], delay: int) -> Iterator[_Scored]:
+def _feed_late(contender: Contender, parts: Iterator[LabelledRows], delay: int) -> Iterator[Scored]:
     """Every row predicted as it comes, and learned when its label does."""
     waiting: deque[tuple[Any, NDArray[Any], Answers]] = deque()
     for X, y in parts:
@@ -208,75 +196,8 @@ def _learn_late(contender: Contender, due: list[tuple[Any, NDArray[Any], Answers
     return time.perf_counter() - started
 
 
-def _scored(due: list[tuple[Any, NDArray[Any], Answers]], seconds: float) -> _Scored:
-    return _Scored(np.concatenate([y for _, y, _ in due]), joined([said for *_, said in due]), seconds)
-
-
-class _Book:
-    """Keeps score, and says when a report is due."""
-
-    def __init__(self, model: Any, kinds: Sequence[type[Metric[Any]]], options: _Options) -> None:
-        self.model = model
-        self.every, self.window = options.every, options.window
-        self.running = [kind() for kind in kinds]
-        self.windowed = [kind(options.window) for kind in kinds]
-        self.rows = self.unanswered = 0
-        self.seconds = 0.0
-        self.reported = (0, 0.0)  # rows and seconds of the last report
-        self.rows_before = int(getattr(getattr(model, "committee_", None), "n_rows", 0))
-        self.n_events = len(getattr(model, "events_", ()))
-
-    def take_in(self, scored: _Scored) -> Iterator[Report]:
-        """Count rows; a chunk's time is spread evenly over its rows."""
-        n, began, start = len(scored.y), self.seconds, 0
-        while start < n:
-            stop = min(start + self.every - self.rows % self.every, n)
-            self._count(scored.y[start:stop], scored.answers.rows(slice(start, stop)))
-            self.rows += stop - start
-            self.seconds = began + scored.seconds * stop / n
-            if self.rows % self.every == 0:
-                yield self._report(self._new_events(self.rows if stop < n else None))
-            start = stop
-
-    def close(self) -> Iterator[Report]:
-        """The last report, unless it was given already."""
-        if self.rows > self.reported[0]:
-            yield self._report(self._new_events(None))
-
-    def _count(self, y: NDArray[Any], answers: Answers) -> None:
-        if not answers.known.all():
-            self.unanswered += int((~answers.known).sum())
-            y, answers = y[answers.known], answers.rows(answers.known)
-        if not len(y):
-            return
-        values = answers.values
-        if values.shape != y.shape and values.size == y.size:
-            values = values.reshape(y.shape)  # (n, 1) is as good as (n,)
-        for metric in chain(self.running, self.windowed):
-            metric.add(y, answers.probabilities if metric.need == "probability" else values)
-
-    def _new_events(self, until: int | None) -> list[Any]:
-        """What is new in ``events_``, up to a row: a chunk may have brought more than is reported on."""
-        events = list(getattr(self.model, "events_", ()))[self.n_events :]
-        if until is not None:
-            events = [event for event in events if getattr(event, "row", 0) - self.rows_before < until]
-        self.n_events += len(events)
-        return events
-
-    def _report(self, events: list[Any]) -> Report:
-        rows, seconds = self.rows - self.reported[0], self.seconds - self.reported[1]
-        self.reported = (self.rows, self.seconds)
-        return Report(
-            rows=self.rows,
-            running={metric.name: metric.value for metric in self.running},
-            windowed={metric.name: metric.value for metric in self.windowed},
-            window=self.window,
-            seconds=self.seconds,
-            rows_per_second=rows / max(seconds, 1e-9),
-            unanswered=self.unanswered,
-            events=events,
-            rows_before=self.rows_before,
-        )
+def _scored(due: list[tuple[Any, NDArray[Any], Answers]], seconds: float) -> Scored:
+    return Scored(np.concatenate([y for _, y, _ in due]), joined([said for *_, said in due]), seconds)
 
 
 # What is checked.
@@ -299,32 +220,6 @@ def _checked(parts: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRows
             )
         yield LabelledRows(X, _as_numbers(y) if task == "regression" else y)
         start += len(y)
-
-
-def _choose_metrics(
-    model: Any, task: Task, kinds: list[type[Metric[Any]]] | None, has_dicts: bool
-) -> list[type[Metric[Any]]]:
-    has_probabilities = task == "classification" and gives_probabilities(model, has_dicts)
-    if kinds is None:
-        chosen = [BY_NAME[name] for name in DEFAULTS[task]]
-        return [kind for kind in chosen if has_probabilities or kind.need != "probability"]
-    for kind in kinds:
-        if (kind.need == "number") != (task == "regression"):
-            raise ValueError(f"metric {kind.name!r} is not one for {task}, expected such as {DEFAULTS[task]}.")
-        if kind.need == "probability" and not has_probabilities:
-            raise ValueError(
-                f"metric {kind.name!r} needs probabilities, and {type(model).__name__} gives none. Use 'accuracy', or "
-                "a model or loss that has them."
-            )
-    return kinds
-
-
-def _metric_kind(metric: MetricKind) -> type[Metric[Any]]:
-    if isinstance(metric, type) and issubclass(metric, Metric):
-        return metric
-    if metric not in BY_NAME:
-        raise ValueError(f"metric {metric!r} is unknown, expected one of {list(BY_NAME)}, or a subclass of Metric.")
-    return BY_NAME[str(metric)]
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
-from streamboost.errors import SnapshotError
+from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.states import ARRAY_KINDS, PACKAGE, is_plain_array, is_scalar, put_together, take_apart
 
 Json: TypeAlias = Any
@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         return _unpack(data)
     except SnapshotError as error:
-        raise SnapshotError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
+        raise type(error)(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
     except Exception as error:  # whatever the bytes of a file lead to is the file's fault
         raise SnapshotError(
             f"{os.fspath(path)!r} cannot be loaded: its header is malformed ({type(error).__name__}: {error}). "
@@ -238,7 +238,7 @@ def _unpack(data: bytes) -> Any:
     header = json.loads(tensors.pop("__metadata__")[PACKAGE])
     version = header["version"]
     if type(version) is int and version > VERSION:
-        raise SnapshotError(
+        raise NewerFormat(
             f"its format version is {version}, and this {PACKAGE} reads versions up to {VERSION}. "
             f"Upgrade: pip install --upgrade {PACKAGE}"
         )

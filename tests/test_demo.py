@@ -71,6 +71,11 @@ def test_the_demo_prints_a_table_of_the_accuracies_and_draws_a_picture(capsys, t
     assert f"{accuracy:.4f}" in next(line for line in out.splitlines() if "same as last row" in line)
     assert all(name in out for name in ("streamboost", "logistic regression", "majority so far"))
     assert f"Picture: {tmp_path / 'demo.png'}" in out
+    assert f"Page: {tmp_path / 'demo.html'}" in out
+    assert "--dashboard" in out
+    page = (tmp_path / "demo.html").read_text()
+    assert '"rows":600' in page.replace(" ", "")
+    assert "nswprice" in page
     assert "Next: your own rows" in out
     assert "rows/s" in err
     assert "rows/s" not in out
@@ -88,7 +93,7 @@ def test_the_table_has_the_best_on_top(capsys):
 def test_without_a_picture_none_is_drawn(capsys, tmp_path):
     assert demo.main(["--rows", "100", "--no-picture"]) == 0
     assert "Picture" not in capsys.readouterr().out
-    assert not (tmp_path / "demo.png").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path):

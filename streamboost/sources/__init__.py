@@ -1,9 +1,12 @@
 """Sources: where rows come from, each with a position to resume at."""
 
 from streamboost.sources.base import BadRow, Batch, Position, Source
+from streamboost.sources.brokers import LostRows
 from streamboost.sources.files import FileSource
+from streamboost.sources.kafka import KafkaSource
 from streamboost.sources.memory import MemorySource
 from streamboost.sources.opening import open_source
+from streamboost.sources.redis import RedisSource
 from streamboost.sources.synthetic import FriedmanSource, HyperplaneSource
 
 __all__ = [
@@ -12,8 +15,11 @@ __all__ = [
     "FileSource",
     "FriedmanSource",
     "HyperplaneSource",
+    "KafkaSource",
+    "LostRows",
     "MemorySource",
     "Position",
+    "RedisSource",
     "Source",
     "open_source",
 ]

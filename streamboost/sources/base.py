@@ -57,6 +57,10 @@ class Source(ABC):
         """The ``pyarrow.Schema`` of the rows, or None while it is not known."""
         return None
 
+    def share(self, position: Position) -> float | None:
+        """How much of all rows lies before ``position``, from 0 to 1; None where there is no end to be seen."""
+        return None
+
 
 class BadRow(ValueError):
     """A row that cannot be read.
@@ -115,7 +119,7 @@ def in_batches(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
                 if count == n_rows:
                     yield Batch(pa.concat_tables(gathered), position)
                     gathered, count = [], 0
-    except BadRow:  # the rows before it are good
+    except Exception:  # whatever is wrong with the next row, those before it are good
         if gathered:
             yield Batch(pa.concat_tables(gathered), position)
         raise

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
 from streamboost.sources.schemas import checked_types, from_text, to_text
@@ -129,6 +130,22 @@ class FileSource(Source):
         """The rows after ``position``, which is refused if its file was exchanged or cut since."""
         check_n_rows(n_rows)
         return in_batches(self._pieces(self._start(position)), n_rows)
+
+    def share(self, position: Position) -> float | None:
+        """How much of all bytes lies before ``position``; within a file that cannot be told, all or nothing."""
+        if self.follow or STDIN in self.paths:
+            return None
+        if position is None:
+            return 0.0
+        past = sum(os.path.getsize(path) for path in position["done"] if os.path.exists(path))
+        total = past + sum(os.path.getsize(path) for path in self._files(position["done"]))
+        kind, packing = self._kind(position["file"])
+        size = os.path.getsize(position["file"])
+        if kind == "parquet":
+            past += int(size * position["row"] / max(pq.read_metadata(position["file"]).num_rows, 1))
+        elif kind in TEXT and packing is None:
+            past += position["offset"]
+        return past / max(total, 1)
 
     # Which files, and in which order
 

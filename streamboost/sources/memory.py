@@ -50,6 +50,10 @@ class MemorySource(Source):
         """Names and types of the columns."""
         return self.table.schema
 
+    def share(self, position: Position) -> float:
+        """How many of the rows lie before ``position``."""
+        return float((position or 0) / max(self.table.num_rows, 1))
+
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """The rows from number ``position`` on."""
         check_n_rows(n_rows)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from streamboost.datasets import shipped_file
 from streamboost.sources.base import Source
 from streamboost.sources.files import FileSource
+from streamboost.sources.kafka import open_kafka
 from streamboost.sources.memory import MemorySource
+from streamboost.sources.redis import open_redis
 from streamboost.sources.synthetic import FriedmanSource, HyperplaneSource
 
+BROKERS = {"kafka": open_kafka, "redis": open_redis, "rediss": open_redis}
+SHIPPED = "shipped:"
 SYNTHETIC: dict[str, type[Source]] = {
     "synthetic:friedman": FriedmanSource,
     "synthetic:hyperplane": HyperplaneSource,
@@ -17,12 +22,14 @@ SYNTHETIC: dict[str, type[Source]] = {
 
 
 def open_source(*where: Any, **options: Any) -> Source:
-    """The source of files, of generated rows, or of rows in memory, as its arguments tell.
+    """The source of files, of messages, of generated rows, or of rows in memory, as its arguments tell.
 
     Parameters
     ----------
     *where : str, path, array, frame or source
-        Files, globs or ``"-"`` (:class:`FileSource`), ``"synthetic:friedman"`` or ``"synthetic:hyperplane"``, or rows
+        Files, globs or ``"-"`` (:class:`FileSource`), ``"kafka://host:port/topic"`` (:class:`KafkaSource`),
+        ``"redis://host:port/0/stream"`` (:class:`RedisSource`), ``"synthetic:friedman"`` or
+        ``"synthetic:hyperplane"``, ``"shipped:electricity"`` or another set that comes with the package, or rows
         (:class:`MemorySource`). A source is returned as it is.
     **options
         For the class of source it is.
@@ -39,6 +46,14 @@ def open_source(*where: Any, **options: Any) -> Source:
         if where[0] not in SYNTHETIC:
             raise ValueError(f"{where[0]!r} is not a known stream, expected one of {list(SYNTHETIC)}.")
         return SYNTHETIC[where[0]](**options)
+    if len(where) == 1 and isinstance(where[0], str) and where[0].startswith(SHIPPED):
+        return FileSource(shipped_file(where[0].removeprefix(SHIPPED)), **options)
+    for part in where:
+        scheme = part.partition("://")[0] if isinstance(part, str) and "://" in part else ""
+        if scheme in BROKERS:
+            if len(where) > 1:
+                raise ValueError(f"{len(where)} places are given, expected one if it is {scheme}://.... Pass it alone.")
+            return BROKERS[scheme](part, options)
     if all(isinstance(part, (str, os.PathLike)) for part in where):
         return FileSource(*where, **options)
     return MemorySource(*where, **options)

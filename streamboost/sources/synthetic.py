@@ -29,6 +29,10 @@ class SyntheticSource(Source):
         self.total_rows = total_rows
         self.seed = seed
 
+    def share(self, position: Position) -> float | None:
+        """How many of the rows lie before ``position``; None of those without end."""
+        return None if self.total_rows is None else (position or 0) / max(self.total_rows, 1)
+
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """The rows from number ``position`` on."""
         check_n_rows(n_rows)

@@ -1,0 +1,206 @@
+"""A directory of checkpoints: the model and the place in its source together, so that neither is ever ahead.
+
+::
+
+    DIR/checkpoint-00000041.safetensors     the one before, in case the newest is damaged
+    DIR/checkpoint-00000042.safetensors     the newest
+    DIR/lock                                held by the process that writes here
+
+A checkpoint is a snapshot like any saved model, see :mod:`streamboost.snapshots`: written beside its place, brought to
+disk, renamed. Only then is an older one deleted, so at every moment at least one whole checkpoint is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from streamboost import snapshots
+from streamboost.errors import NewerFormat, SnapshotError
+
+KEPT = 2
+NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
+LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a process that was killed while saving leaves behind
+
+
+@dataclass
+class Checkpoint:
+    """A model, and everything needed to go on as if it had never stopped.
+
+    Parameters
+    ----------
+    model : object
+        Anything :func:`streamboost.snapshots.save` takes.
+    position : JSON value
+        Where its source goes on.
+    rows : int
+        How many rows were learned.
+    state : dict
+        What else goes on: metrics, counters, the lengths of outputs.
+    """
+
+    model: Any
+    position: Any = None
+    rows: int = 0
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+class CheckpointStore:
+    """The checkpoints of one model, the last two kept, written by one process at a time.
+
+    Parameters
+    ----------
+    directory : path
+        Made if it is not there.
+    keep : int
+        How many checkpoints are kept.
+
+    Attributes
+    ----------
+    damaged : list of str
+        What :meth:`latest` had to pass over, and why.
+    positions : list
+        The positions of the checkpoints that are kept, as far as this store has seen them, the oldest first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory, CheckpointStore(directory) as store:
+    ...     for rows in (100, 200, 300):
+    ...         path = store.save(Checkpoint(model={"any": "model"}, position=rows, rows=rows))
+    ...     path.name, [path.name for path in store.paths()], store.latest().position
+    ('checkpoint-00000003.safetensors', ['checkpoint-00000002.safetensors', 'checkpoint-00000003.safetensors'], 300)
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, keep: int = KEPT) -> None:
+        if keep < 1:
+            raise ValueError(f"keep is {keep!r}, expected a whole number of at least 1. If unsure, leave it out.")
+        self.directory = Path(directory)
+        if self.directory.exists() and not self.directory.is_dir():
+            raise NotADirectoryError(
+                f"{str(directory)!r} is a file, expected a directory for checkpoints. Name another, or a new one."
+            )
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.keep = keep
+        self.damaged: list[str] = []
+        self.positions: list[Any] = []
+        self._lock = _take_lock(self.directory)
+        for entry in self.directory.iterdir():
+            if LEFTOVER.fullmatch(entry.name):
+                entry.unlink(missing_ok=True)
+
+    def paths(self) -> list[Path]:
+        """The checkpoints there are, the newest last."""
+        return checkpoint_paths(self.directory)
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint; it is durable when this returns, and only then are older ones deleted."""
+        paths = self.paths()
+        number = 1 + max((_number(path) for path in paths), default=0)
+        path = self.directory / f"checkpoint-{number:08d}.safetensors"
+        snapshots.save(checkpoint, path)
+        for old in paths[: len(paths) + 1 - self.keep]:
+            old.unlink(missing_ok=True)
+        self.positions = [*self.positions, checkpoint.position][-self.keep :]
+        return path
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole; None if there is none at all.
+
+        One that is damaged is put aside under the name ``*.damaged``, and the one before it taken.
+
+        Raises
+        ------
+        SnapshotError
+            If there are checkpoints, but not one can be loaded.
+        """
+        found, self.damaged = _newest(self.directory, put_aside=True)
+        if found is not None:
+            self.positions = [found.position]
+        return found
+
+    def close(self) -> None:
+        """Let another process write here."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_latest(directory: str | os.PathLike[str]) -> Checkpoint:
+    """The newest whole checkpoint of a directory, which another process may be writing to meanwhile."""
+    if not Path(directory).is_dir():
+        raise FileNotFoundError(f"{str(directory)!r} is no directory. Name the one a run was given with --model.")
+    found, _ = _newest(Path(directory), put_aside=False)
+    if found is None:
+        raise FileNotFoundError(f"{str(directory)!r} holds no checkpoint. Is it the directory a run was given?")
+    return found
+
+
+def checkpoint_paths(directory: Path) -> list[Path]:
+    """The checkpoints in a directory, the newest last."""
+    return sorted((entry for entry in directory.iterdir() if NAME.fullmatch(entry.name)), key=_number)
+
+
+def _newest(directory: Path, *, put_aside: bool) -> tuple[Checkpoint | None, list[str]]:
+    damaged: list[str] = []
+    passed_over: list[Path] = []
+    for path in reversed(checkpoint_paths(directory)):
+        try:
+            checkpoint = snapshots.load(path)
+            if not isinstance(checkpoint, Checkpoint):
+                raise SnapshotError(f"{str(path)!r} holds a {type(checkpoint).__name__}, expected a checkpoint.")
+            if put_aside:
+                for other in passed_over:
+                    other.rename(other.with_suffix(".damaged"))
+            return checkpoint, damaged
+        except FileNotFoundError:  # its writer has just put a newer one in its place
+            return _newest(directory, put_aside=put_aside)
+        except NewerFormat:  # whole, and no reason to go back to an older one
+            raise
+        except SnapshotError as error:
+            damaged.append(str(error))
+            passed_over.append(path)
+    if damaged:
+        raise SnapshotError(
+            f"no checkpoint in {str(directory)!r} can be loaded: {' '.join(damaged)} "
+            "Bring one back from a copy, or begin anew in another directory."
+        )
+    return None, []
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split("-")[1].split(".")[0])
+
+
+def _take_lock(directory: Path) -> IO[str] | None:
+    try:
+        import fcntl
+    except ImportError:  # where there are no such locks, nobody is kept out
+        return None
+    file = open(directory / "lock", "a+", encoding="utf-8")  # noqa: SIM115 - held until close
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise BlockingIOError(
+            f"{str(directory)!r} is in use by process {owner}, expected one writer at a time. "
+            "Stop that one first, or name another directory."
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file

@@ -1,0 +1,85 @@
+"""One program of several commands, and how it ends: 0 if all went well, 2 if it was asked wrongly, 1 if it failed.
+
+Whatever the answer is goes to standard output, as a table or with ``--json`` as one object; everything said on the way
+goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from streamboost.cli import model_commands, other_commands, run_command
+from streamboost.cli.refusals import Refused, sentence_of
+
+app = typer.Typer(
+    name="streamboost",
+    help="Gradient boosting that learns from a stream: one pass, bounded memory, ready to predict at every row.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run_command.run)
+app.command("predict")(model_commands.predict)
+app.command("inspect")(model_commands.inspect)
+app.command("compare")(model_commands.compare)
+app.command("serve")(other_commands.serve)
+app.command("demo")(other_commands.demo)
+app.command("paper", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(other_commands.paper)
+
+
+@app.callback()
+def _program(
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        typer.echo(version_of("streamboost"))
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(words, prog_name="streamboost", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except Refused as error:
+        return _say(words, str(error), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say(words, "interrupted.", 130)
+    except BrokenPipeError:  # whoever read the output has heard enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        return _say(words, sentence_of(error), 1)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # how the parser says what is wrong with the arguments
+            return _explain(words, error)
+        raise
+
+
+def _say(words: Sequence[str], sentence: str, code: int) -> int:
+    """One clear sentence, for people or for programs."""
+    if "--json" in words:
+        print(json.dumps({"error": sentence, "code": code}))
+    Console(stderr=True).print(f"streamboost: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return code
+
+
+def _explain(words: Sequence[str], error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return 2
+    context = getattr(error, "ctx", None)
+    hint = "" if context is None else f" Try: {context.command_path} --help"
+    return _say(words, error.format_message().rstrip(".") + "." + hint, error.exit_code)

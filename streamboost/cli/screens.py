@@ -1,0 +1,106 @@
+"""What a person sees: the columns, the progress of a run, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from streamboost.reports import Report
+from streamboost.running import Run
+from streamboost.sources import Source
+
+COLUMNS_SHOWN = 40
+SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
+
+
+def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:
+    """The columns of the first rows, their types, and what they are for."""
+    shown = Table(title=f"{table.num_columns} columns; {task} of {target!r}", title_justify="left")
+    for heading in ("column", "type", "role", "first value"):
+        shown.add_column(heading, overflow="ellipsis", no_wrap=True, max_width=40)
+    for field in list(table.schema)[:COLUMNS_SHOWN]:
+        role = "target" if field.name == target else "ignored" if field.name in ignored else "feature"
+        shown.add_row(field.name, str(field.type), role, str(table[field.name][0].as_py()))
+    if table.num_columns > COLUMNS_SHOWN:
+        shown.add_row(f"and {table.num_columns - COLUMNS_SHOWN} more")
+    console.print(shown)
+
+
+class Screen:
+    """A progress bar on a terminal; elsewhere a line now and then. Events stay to be read."""
+
+    def __init__(self, console: Console, source: Source, run: Run) -> None:
+        self.console, self.source, self.run = console, source, run
+        self.bar: Progress | None = None
+        self.last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal and not self.console.quiet:
+            has_end = self.source.share(self.run.position) is not None
+            self.bar = Progress(
+                *([BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
+                TextColumn("{task.fields[said]}"),
+                TimeElapsedColumn(),
+                *([TimeRemainingColumn()] if has_end else []),
+                console=self.console,
+            )
+            self.task = self.bar.add_task("rows", total=1.0 if has_end else None, said="waiting for rows")
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def see(self, report: Report) -> None:
+        """Show a report."""
+        for event in report.events:
+            self.console.print(
+                f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan", markup=False, highlight=False
+            )
+        if self.bar is not None:
+            bad = f", {self.run.n_bad:,} bad" if self.run.n_bad else ""
+            self.bar.update(self.task, completed=self.source.share(self.run.position), said=f"{report}{bad}")
+        elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.console.print(str(report), markup=False, highlight=False, soft_wrap=True)
+            self.last_line = time.monotonic()
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """What came of a run."""
+    resumed = f", {summary['rows_of_this_run']:,} of them now" if summary["resumed_at"] else ""
+    stopped = "stopped early; " if summary["stopped"] else ""
+    table = Table(title=f"{summary['rows']:,} rows learned{resumed}", title_justify="left")
+    for heading in ("metric", "all rows", "latest rows"):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
+    for name, values in summary["metrics"].items():
+        table.add_row(name, number(values["running"]), number(values["windowed"]))
+    console.print(table)
+    lines = [f"{stopped}{summary['rows_per_second']:,.0f} rows/s, {summary['bad_rows']:,} bad rows"]
+    where = {"model": "streamboost inspect {}", "predictions": "predictions: {}", "report": "report: {}"}
+    lines += [text.format(summary[name]) for name, text in where.items() if summary.get(name)]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def number(value: float | None) -> str:
+    """A number of four digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def print_pairs(console: Console, title: str, pairs: Sequence[tuple[str, ...]], headings: Sequence[str] = ()) -> None:
+    """A table of names and what belongs to them."""
+    table = Table(title=title, title_justify="left", show_header=bool(headings))
+    for heading in headings or [""] * len(pairs[0]):
+        table.add_column(heading, overflow="fold")
+    for pair in pairs:
+        table.add_row(*pair)
+    console.print(table)

@@ -1,0 +1,175 @@
+"""How a model stands, as plain JSON: what a dashboard shows of one moment."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamboost.arrays import FloatArray
+
+COLUMNS = 20  # the importances that are told
+LEARNERS = 128  # the edges that are told of a booster; of more, neighbours are averaged
+EXPERTS = 64  # the weights that are told
+LONGEST_TEXT = 300  # of a name or a detail
+
+
+def observe(
+    model: Any,
+    *,
+    rows: int,
+    running: Mapping[str, float],
+    windowed: Mapping[str, float],
+    rows_per_second: float | None,
+    latency_ms: Mapping[str, float] | None = None,
+    events: Iterable[Any] = (),
+    pending: int | None = None,
+    quarantined: int = 0,
+    time: float | None = None,
+) -> dict[str, Any]:
+    """Put down how a model stands.
+
+    Call it where the model learns: it reads the model, and nothing may change meanwhile.
+
+    Parameters
+    ----------
+    model : object
+        Any estimator, booster or committee. Of other models, and of those that have not learned yet, only the numbers
+        given here are put down.
+    rows : int
+        Rows learned, counted as the rows of ``events`` are: from the model's very first.
+    running, windowed : dict
+        Metrics by name, over all rows and over the latest.
+    rows_per_second : float or None
+    latency_ms : dict, optional
+        ``{"p50": ..., "p99": ...}`` of predictions.
+    events : iterable of Event, or of dicts with "row", "kind" and "detail"
+        What happened since the last observation.
+    pending : int, optional
+        Rows that wait for their label; left out where labels come with their rows.
+    quarantined : int
+        Rows refused so far.
+    time : float, optional
+        Seconds since 1970; now, if left out.
+
+    Returns
+    -------
+    dict
+        Strict JSON: what is not a finite number is None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamboost import SGBRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(500, 3))
+    >>> model = SGBRegressor(random_state=0).partial_fit(X, X[:, 0] + X[:, 1])
+    >>> seen = observe(model, rows=500, running={"rmse": 0.1}, windowed={"rmse": 0.05}, rows_per_second=9000.0)
+    >>> seen["metrics"], [stack["memory"] for stack in seen["edges"]]
+    ({'rmse': {'running': 0.1, 'windowed': 0.05}}, [16384, 4096, 1024, 256])
+    >>> round(sum(expert["weight"] for expert in seen["weights"]), 3), sorted(seen["importances"])
+    (1.0, ['0', '1', '2'])
+    """
+    committee = _committee(model)
+    return {
+        "time": round(clock.time() if time is None else float(time), 3),
+        "rows": int(rows),
+        "metrics": {
+            str(name): {"running": finite(value), "windowed": finite(windowed.get(name))}
+            for name, value in running.items()
+        },
+        "rows_per_second": finite(rows_per_second),
+        "latency_ms": None if latency_ms is None else {key: finite(latency_ms.get(key)) for key in ("p50", "p99")},
+        "edges": _edges(model, committee),
+        "weights": _weights(committee),
+        "importances": _importances(model, committee),
+        "events": [plain_event(event) for event in events],
+        "pending": None if pending is None else int(pending),
+        "quarantined": int(quarantined),
+    }
+
+
+def finite(value: Any) -> float | None:
+    """A number as JSON has it; None for what it has not."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def plain_event(event: Any) -> dict[str, Any]:
+    """An event as JSON, from a named tuple or a dict; details of any length are cut."""
+    row, kind, detail = (
+        (event["row"], event["kind"], event.get("detail", "")) if isinstance(event, Mapping) else event[:3]
+    )
+    return {"row": int(row), "kind": _text(kind), "detail": _text(detail)}
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def _committee(model: Any) -> Any:
+    """The committee behind an estimator, or the model itself if it is one; None if there is none that has learned."""
+    committee = getattr(model, "committee_", model)
+    return committee if hasattr(committee, "boosters") and committee.n_rows else None
+
+
+def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
+    """The latest edges of every booster, the longest memory first; a challenger says that it is one."""
+    boosters = [model] if committee is None else committee.boosters
+    told = []
+    for booster in boosters:
+        if not hasattr(booster, "edges") or not booster.n_rows:
+            continue
+        edges = booster.edges.recent
+        entry = {"memory": _memory(booster), "learners": len(edges), "edges": _rounded(_gathered(edges))}
+        told.append(entry)
+    if committee is not None and committee.succession is not None and committee.succession.is_on:
+        told[-1]["challenger"] = True
+    return told
+
+
+def _memory(booster: Any) -> int | None:
+    return None if booster.replay is None else booster.replay.window
+
+
+def _gathered(edges: FloatArray) -> FloatArray:
+    """At most so many edges, each the mean of neighbours that know theirs."""
+    if len(edges) <= LEARNERS:
+        return edges
+    starts = np.linspace(0, len(edges), LEARNERS + 1)[:-1].astype(int)
+    is_known = np.isfinite(edges)
+    totals: FloatArray = np.add.reduceat(np.where(is_known, edges, 0.0), starts)
+    counts = np.add.reduceat(is_known.astype(float), starts)
+    return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
+
+
+def _rounded(values: FloatArray) -> list[float | None]:
+    """Four decimals: a picture needs no more, and they are many."""
+    return [value if math.isfinite(value) else None for value in np.round(values, 4).tolist()]
+
+
+def _weights(committee: Any) -> list[dict[str, Any]]:
+    """Whom the hedge listens to, the most trusted first; nobody if it is not asked."""
+    if committee is None or committee.readout != "hedge":
+        return []
+    heard = list(committee.weights().items())[:EXPERTS]
+    return [{"memory": memory, "learners": n, "weight": finite(f"{weight:.4g}")} for (memory, n), weight in heard]
+
+
+def _importances(model: Any, committee: Any) -> dict[str, float]:
+    """The columns that matter most and their shares, where the learners are trees."""
+    if committee is None or not all(hasattr(booster.stack, "feature_gains") for booster in committee.boosters):
+        return {}
+    gains = committee.feature_gains()
+    encoder = getattr(model, "encoder_", None)
+    names = None if encoder is None else encoder.names
+    shares: dict[str, float] = {}
+    for j in np.argsort(-gains, kind="stable")[:COLUMNS].tolist():
+        name = _text(j if names is None else names[j])
+        shares[name] = shares.get(name, 0.0) + float(f"{gains[j]:.4g}")
+    return {name: share for name, share in shares.items() if share > 0}

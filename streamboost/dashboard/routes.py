@@ -1,0 +1,97 @@
+"""The page and its stream of messages, as Starlette routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from streamboost.dashboard.feed import Feed, Message
+from streamboost.dashboard.files import FILES, Asset, asset
+from streamboost.errors import require
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+HEARTBEAT = 15.0  # seconds of silence after which a comment shows that the line is open
+RETRY_MS = 2000  # after which a page that lost the line tries again
+SECURITY = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def routes(feed: Feed) -> list[BaseRoute]:
+    """Routes for an application: ``/`` (the page), ``/dashboard/{file}`` (what it needs), ``/events`` (its messages).
+
+    ``/events`` are server-sent events: a ``history`` first, then each ``observation`` as it comes. They end when
+    :meth:`Feed.disconnect` is called, which a server has to do before it waits for its connections to close.
+
+    Parameters
+    ----------
+    feed : Feed
+
+    Examples
+    --------
+    >>> from starlette.applications import Starlette
+    >>> app = Starlette(routes=routes(Feed("prices")))
+    >>> [route.path for route in app.routes]
+    ['/', '/dashboard/{file}', '/events']
+    """
+    require("starlette", extra="serve", by="the dashboard")
+    from starlette.responses import PlainTextResponse, StreamingResponse
+    from starlette.routing import Route
+
+    async def page(request: Request) -> Response:
+        return _answer(request, asset("page.html"))
+
+    async def file(request: Request) -> Response:
+        name = request.path_params["file"]
+        if name not in FILES:
+            return PlainTextResponse("There is no such file.", status_code=404)
+        return _answer(request, asset(name))
+
+    async def events(request: Request) -> Response:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **SECURITY}
+        return StreamingResponse(_stream(feed), media_type="text/event-stream", headers=headers)
+
+    return [Route("/", page), Route("/dashboard/{file}", file), Route("/events", events)]
+
+
+def _answer(request: Request, found: Asset) -> Response:
+    """A file, or the word that the browser has it already."""
+    from starlette.responses import Response
+
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache", **SECURITY}
+    if request.headers.get("if-none-match") == found.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+async def _stream(feed: Feed) -> AsyncIterator[str]:
+    """Messages as they come, until the feed or the client ends it."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    listener = feed.subscribe(lambda: loop.call_soon_threadsafe(ready.set))
+    try:
+        yield f"retry: {RETRY_MS}\n\n"
+        while True:
+            ready.clear()  # this and the next first, so that what comes while messages are taken is not forgotten
+            is_over = listener.closed
+            for message in listener.take():
+                yield _written(message)
+            if is_over:
+                break
+            try:
+                await asyncio.wait_for(ready.wait(), HEARTBEAT)
+            except TimeoutError:
+                yield ": still here\n\n"
+    finally:
+        listener.close()
+
+
+def _written(message: Message) -> str:
+    return f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"

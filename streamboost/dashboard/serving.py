@@ -1,0 +1,159 @@
+"""A server beside the work: uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from streamboost.dashboard.feed import Feed
+from streamboost.dashboard.routes import routes
+from streamboost.errors import require
+
+if TYPE_CHECKING:
+    import uvicorn
+
+PATIENCE = 10.0  # seconds for the server to come up, and to go down
+
+
+class Running:
+    """A server that runs; :func:`serve_in_thread` makes it. As a context manager it is closed at the end.
+
+    Attributes
+    ----------
+    url : str
+        Where the page is.
+    port : int
+    """
+
+    def __init__(self, server: uvicorn.Server, sock: socket.socket, feed: Feed | None) -> None:
+        host, self.port = sock.getsockname()[:2]
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        self.url = f"http://[{shown}]:{self.port}/" if ":" in shown else f"http://{shown}:{self.port}/"
+        self._server, self._sock, self._feed = server, sock, feed
+        self._thread = threading.Thread(target=self._run, name="streamboost-dashboard", daemon=True)
+
+    def _run(self) -> None:
+        with contextlib.suppress(SystemExit):  # how uvicorn takes an application that does not start
+            self._server.run(sockets=[self._sock])
+
+    def _start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + PATIENCE
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.close()
+                raise OSError(f"the server at {self.url} did not start. Does the application fail as it starts?")
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Let open requests finish, end the streams of messages, and stop."""
+        self._server.should_exit = True
+        deadline = time.monotonic() + PATIENCE
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            if self._feed is not None:
+                self._feed.disconnect()  # again and again: one may have come after the last
+            self._thread.join(0.05)
+        self._sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+def serve_in_thread(
+    app_or_feed: Any, host: str = "127.0.0.1", port: int = 0, *, feed: Feed | None = None, public: bool = False
+) -> Running:
+    """Serve an application, or the page of a feed, beside the work of this process.
+
+    Parameters
+    ----------
+    app_or_feed : ASGI application or Feed
+    host : str
+        An address of this machine.
+    port : int
+        0 for any that is free; see ``url`` of what is returned.
+    feed : Feed, optional
+        The feed whose :func:`routes` an application has, so that closing ends its streams.
+    public : bool
+        Must be True for addresses that other machines can reach: the page knows no password.
+
+    Returns
+    -------
+    Running
+
+    Examples
+    --------
+    >>> from urllib.request import urlopen
+    >>> with serve_in_thread(Feed("prices")) as running:
+    ...     urlopen(running.url).status
+    200
+    """
+    require("starlette", extra="serve", by="the dashboard")
+    uvicorn = require("uvicorn", extra="serve", by="the dashboard")
+    is_loopback = _is_loopback(host)
+    if not is_loopback and not public:
+        raise ValueError(
+            f"host is {host!r}, which other machines may reach, and the page knows no password. "
+            "Leave host out to serve this machine alone, or pass public=True if you mean it."
+        )
+    if isinstance(app_or_feed, Feed):
+        app, feed = _application(app_or_feed, host if is_loopback else None), app_or_feed
+    else:
+        app = app_or_feed
+    sock = _bound(host, port)
+    config = uvicorn.Config(
+        app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=5
+    )
+    running = Running(uvicorn.Server(config), sock, feed)
+    running._start()
+    return running
+
+
+def _application(feed: Feed, host: str | None) -> Any:
+    """The page of a feed; on this machine alone it answers only to this machine's names, whatever a DNS says."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    names = ["*"] if host is None else ["localhost", "127.0.0.1", "::1", "[::1]", host]
+    return Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at this address, or one sentence on why there is none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(error.errno, f"host is {host!r}, which is no address of this machine ({error}).") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port just left may be taken again
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, _why(error, host, port)) from None
+    return sock
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use by another process. Choose another port, or 0 for any that is free."
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} is not for ordinary users. Choose one above 1023, or 0 for any that is free."
+    return f"cannot serve at {host}, port {port}: {error.strerror}. Leave both out for a free port of this machine."

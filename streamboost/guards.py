@@ -1,0 +1,246 @@
+"""What keeps bad rows from a model: a guard that sifts them out, and the quarantine they go to.
+
+In flow tables of rows with their targets; out flow the rows that can be learned, and for each of the others a reason.
+A row is bad if its target is missing, infinite or no number where one is expected, if a column is infinite, or if its
+gradient would be absurd: so large beside all targets so far that a single step would ruin what was learned.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streamboost.arrays import BoolArray, FloatArray
+from streamboost.loss_base import LARGEST_TARGET
+
+Task: TypeAlias = Literal["regression", "classification"]
+
+ABSURD = 1e6  # times the root mean square of the targets so far
+FEW = 10  # different whole numbers that are rather classes
+SETTLED = 100  # targets after which the guard has an idea of their size
+TEXT_KEPT = 10_000  # letters of a bad row
+QUARANTINE_BYTES = 100_000_000
+
+
+class Sifted(NamedTuple):
+    """The good rows of a table, and what is wrong with the others."""
+
+    X: Any  # pyarrow.Table, without the target
+    y: NDArray[Any]
+    good: BoolArray  # (n,) of all rows
+    reasons: dict[int, str]  # of the bad ones, by row
+
+
+class Guard:
+    """Tells good rows from bad ones; what is normal it learns from the targets.
+
+    Parameters
+    ----------
+    absurd : float
+        How many times larger than the root mean square of the targets so far a gradient may be.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows = pa.table({"x": [1.0, 2.0, float("inf")], "y": [3.0, None, 4.0]})
+    >>> sifted = Guard().sift(rows, "y", "regression")
+    >>> sifted.y, sifted.reasons[1]
+    (array([3.]), "the target 'y' is missing, expected a number.")
+    """
+
+    def __init__(self, absurd: float = ABSURD) -> None:
+        self.absurd = absurd
+        self.n = 0
+        self.mean_square = 0.0
+
+    def sift(self, table: Any, target: str, task: Task, model: Any = None) -> Sifted:
+        """Sort rows; nothing is changed.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            With a column ``target``.
+        target : str
+        task : {"regression", "classification"}
+        model : estimator, optional
+            Whose gradients are looked at where a target is large; without it the target itself must not be absurd.
+        """
+        if target not in table.column_names:
+            raise ValueError(f"there is no target column {target!r}, expected one among {table.column_names}.")
+        X, column = table.drop_columns([target]), table[target]
+        reasons: dict[int, str] = {}
+        y = _numbers(column, target, reasons) if task == "regression" else _labels(column, target, reasons)
+        _find_infinite(X, reasons)
+        good = np.ones(len(y), dtype=bool)
+        good[list(reasons)] = False
+        if task == "regression":
+            for row, gradient in self._absurd(X, y.astype(float), good, model):
+                reasons[row] = (
+                    f"the gradient of target {target!r} is {gradient:.3g}, which is absurd beside targets of about "
+                    f"{math.sqrt(self.mean_square):.3g}."
+                )
+                good[row] = False
+        if reasons:
+            X, y = X.filter(pa.array(good)), y[good]
+        return Sifted(X, y, good, dict(sorted(reasons.items())))
+
+    def learned(self, y: NDArray[Any]) -> None:
+        """Hear of targets that were learned."""
+        if not len(y) or y.dtype.kind not in "fiu":
+            return
+        self.n += len(y)
+        self.mean_square += (float(np.mean(np.square(y, dtype=float))) - self.mean_square) * len(y) / self.n
+
+    def _absurd(self, X: Any, y: FloatArray, good: BoolArray, model: Any) -> list[tuple[int, float]]:
+        """The rows whose gradients are too large, and these; gradients are worked out only where a target is large."""
+        limit = self.absurd * (math.sqrt(self.mean_square) or 1.0) if self.n >= SETTLED else LARGEST_TARGET
+        suspects = np.flatnonzero(good & (np.abs(np.where(good, y, 0.0)) > min(limit, LARGEST_TARGET)))
+        found = []
+        for row in suspects.tolist():
+            gradient = abs(y[row]) if abs(y[row]) > LARGEST_TARGET else _gradient(model, X.slice(row, 1), y[row])
+            if not gradient <= limit:
+                found.append((row, gradient))
+        return found
+
+
+def _gradient(model: Any, row: Any, y: float) -> float:
+    """The size of the loss's gradient at what the model says of a row."""
+    if not hasattr(model, "committee_"):
+        return abs(y)
+    try:
+        score = model._scores(row)
+        loss = model.committee_.loss
+        return float(np.abs(loss.gradient(score, np.array([[y]]))).max())
+    except (TypeError, ValueError):  # a row that the model refuses for another reason, which it will tell itself
+        return abs(y)
+
+
+def _numbers(column: Any, name: str, reasons: dict[int, str]) -> FloatArray:
+    kind = column.type
+    if pa.types.is_null(kind):
+        numbers = np.full(len(column), np.nan)
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        numbers = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
+    else:
+        numbers = np.array([_number(value) for value in column.to_pylist()])
+    for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        value = column[row].as_py()
+        said = "missing" if value is None or value != value else brief(value)
+        reasons[row] = f"the target {name!r} is {said}, expected a number."
+    return numbers
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _labels(column: Any, name: str, reasons: dict[int, str]) -> NDArray[Any]:
+    """Classes; numbers that are all whole are whole numbers, in whatever type the source has them."""
+    missing = np.asarray(pc.is_null(column, nan_is_null=True).to_numpy()).astype(bool)
+    for row in np.flatnonzero(missing).tolist():
+        reasons[row] = f"the target {name!r} is missing, expected a class."
+    if pa.types.is_floating(column.type):
+        numbers = np.asarray(column.cast(pa.float64()).to_numpy())
+        whole = (np.abs(numbers) < 2**53) & (numbers == np.floor(numbers))
+        for row in np.flatnonzero(~whole & ~missing).tolist():
+            reasons[row] = f"the target {name!r} is {numbers[row]}, expected a class: text, or a whole number."
+        return np.where(whole, numbers, 0.0).astype(np.int64)
+    if (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)) and not missing.any():
+        return np.asarray(column.to_numpy())
+    labels = np.empty(len(column), dtype=object)
+    labels[:] = column.to_pylist()
+    return labels
+
+
+def _find_infinite(X: Any, reasons: dict[int, str]) -> None:
+    for name, column in zip(X.column_names, X.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            infinite = np.isinf(column.to_numpy())
+            for row in np.flatnonzero(infinite).tolist() if infinite.any() else ():
+                reasons.setdefault(row, f"column {name!r} is {column[row].as_py()}, expected a finite number or none.")
+
+
+def label_kind(column: Any) -> tuple[Task, str]:
+    """Whether first targets look like numbers or like classes, and why.
+
+    Examples
+    --------
+    >>> label_kind(pa.chunked_array([[1.5, 2.0]]))[0], label_kind(pa.chunked_array([["up", "down"]]))[0]
+    ('regression', 'classification')
+    """
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return "classification", "the targets are not numbers"
+    numbers = np.asarray(column.cast(pa.float64(), safe=False).drop_null().to_numpy())
+    n_distinct = len(np.unique(numbers))
+    if n_distinct > FEW or not np.all(numbers == np.floor(numbers)):
+        return "regression", "the targets are numbers"
+    return "classification", f"the targets are whole numbers, only {n_distinct} different ones in the first rows"
+
+
+def brief(value: Any) -> str:
+    """A value as a sentence shows it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class Quarantine:
+    """Bad rows in a file, a JSON object a line: when, where, why, and the row itself.
+
+    Parameters
+    ----------
+    path : path
+        Made with the first bad row.
+    limit_bytes : int
+        Beyond this rows are counted, but no longer written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "quarantine.jsonl")
+    >>> quarantine = Quarantine(path)
+    >>> quarantine.add("the target is missing", text='{"x": 1}', position=7, row=7)
+    >>> json.loads(path.read_text())["reason"], quarantine.n
+    ('the target is missing', 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], limit_bytes: int = QUARANTINE_BYTES) -> None:
+        self.path = Path(path)
+        self.limit_bytes = limit_bytes
+        self.n = 0
+        self.length = self.path.stat().st_size if self.path.exists() else 0
+
+    def add(self, reason: str, *, text: str, position: Any = None, row: int | None = None) -> None:
+        """Write down a bad row."""
+        self.n += 1
+        entry = {"time": time.time(), "row": row, "position": position, "reason": reason, "text": text[:TEXT_KEPT]}
+        line = (json.dumps(entry, default=str) + "\n").encode()
+        if self.length + len(line) > self.limit_bytes:
+            return
+        with open(self.path, "ab") as file:
+            file.write(line)
+        self.length += len(line)
+
+    def flush(self) -> None:
+        """Bring all of it to disk."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                os.fsync(file.fileno())
+
+    def cut(self, n: int, length: int) -> None:
+        """Go back to how it was: what came after will come again."""
+        if self.length > length:
+            os.truncate(self.path, length)
+        self.n, self.length = n, min(self.length, length)

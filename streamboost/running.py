@@ -1,0 +1,409 @@
+"""A run: a source learned to its end, each row once, whatever happens on the way.
+
+The order of events for every chunk of rows::
+
+    read ─▶ sift ─▶ predict and learn ─▶ write predictions ─▶ keep score ─▶ report
+                                                                   │ now and then
+                     predictions and quarantine to disk ─▶ checkpoint ─▶ acknowledge to the source
+
+A checkpoint holds the model, the place in the source, the scores and the lengths of what was written. Going on from
+one cuts the outputs back to these lengths, so a run that was killed and resumed is the same as one that never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamboost.checkpoints import Checkpoint, CheckpointStore
+from streamboost.contenders import Answers, Contender, Task, gives_probabilities, joined, speak_to
+from streamboost.guards import Guard, Quarantine
+from streamboost.metrics import Metric
+from streamboost.predictions import (
+    PredictionFile,
+    as_column,
+    check_ending,
+    names_of,
+    open_predictions,
+    prediction_schema,
+    schema_of,
+)
+from streamboost.reports import Report
+from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
+from streamboost.sources import BadRow, Batch, Source
+
+CHUNK = 1000
+PLACES_KEPT = 1000  # of bad rows, so that none is counted twice after a resume
+logger = logging.getLogger(__name__)
+
+
+class Interrupted(Exception):
+    """Raised by a signal handler while a run waits for rows: the run comes to its end as after :meth:`Run.stop`."""
+
+
+class TooManyBadRows(ValueError):
+    """More rows were refused than the run was allowed."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes.
+
+    Parameters
+    ----------
+    target : str
+        The column to predict.
+    task : {"regression", "classification"}
+    chunk : int
+        Rows read at a time.
+    every, window : int
+        Rows between reports, and how far back windowed metrics look.
+    metrics : sequence of str or Metric classes, optional
+        As in :func:`streamboost.prequential.prequential`, and the area under the ROC curve of two classes.
+    checkpoint_rows, checkpoint_seconds : int, float, optional
+        A checkpoint after so many rows, or after so much time, whichever is first; one comes at the end in any case.
+    predictions : path, optional
+        A new file for what was said of every row before it was learned: see :mod:`streamboost.predictions`.
+    strict : bool
+        End at the first bad row, instead of putting it into quarantine.
+    max_bad : int, optional
+        End when there are more bad rows than this.
+    ignore : sequence of str
+        Columns to leave out.
+    """
+
+    target: str
+    task: Task
+    chunk: int = CHUNK
+    every: int = 1000
+    window: int = 1000
+    metrics: Sequence[MetricKind] | None = None
+    checkpoint_rows: int | None = None
+    checkpoint_seconds: float | None = 30.0
+    predictions: str | os.PathLike[str] | None = None
+    strict: bool = False
+    max_bad: int | None = None
+    ignore: Sequence[str] = field(default=())
+
+
+class Run:
+    """A model on its way through a source.
+
+    Parameters
+    ----------
+    source : Source
+        Its ``on_bad``, if it has one and it is not set to "skip", is taken over: bad rows go into quarantine.
+    model : estimator
+        Only for a new run; a resumed one has its own.
+    options : Options
+    directory : path, optional
+        For checkpoints and quarantine; without it nothing survives the process.
+    resume : bool
+        Go on from the newest checkpoint of the directory if there is one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamboost import SGBRegressor
+    >>> from streamboost.sources import open_source
+    >>> source, options = open_source("synthetic:friedman", total_rows=3000), Options("y", "regression")
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with Run(source, SGBRegressor(random_state=0), options, directory) as run:
+    ...         for report in run.reports():
+    ...             print(f"{report.rows} rows, RMSE {report.windowed['rmse']:.1f}")
+    ...             run.stop()  # as a Ctrl-C would
+    ...     with Run(source, None, options, directory, resume=True) as run:
+    ...         print([report.rows for report in run.reports()])
+    1000 rows, RMSE 1.8
+    [2000, 3000]
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        model: Any,
+        options: Options,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        resume: bool = False,
+    ) -> None:
+        self.source, self.options = source, options
+        self.model = model
+        self.rows = self.rows_read = 0
+        self.position: Any = None
+        self.guard = Guard()
+        self.book: ScoreBook | None = None
+        self.predictions: PredictionFile | None = None
+        self.contender: Contender | None = None
+        self.checkpoint_error: str | None = None
+        self._bad: list[BadRow] = []
+        self._bad_places: list[str] = []
+        self._kept: dict[str, Any] | None = None  # what a checkpoint said of the outputs
+        self._stopping = self.is_waiting = False
+        self._saved = (0, time.monotonic())
+        self.store = None if directory is None else CheckpointStore(directory)
+        self.quarantine = None if directory is None else Quarantine(Path(directory) / "quarantine.jsonl")
+        self.n_bad = self._n_bad_before = 0
+        self._last_reason = ""
+        try:
+            if options.predictions is not None:
+                check_ending(options.predictions)
+            found = None if self.store is None else self.store.latest()
+            if found is not None:
+                self._go_on(found, resume)
+            elif self.quarantine is not None:
+                self.quarantine.cut(0, 0)
+        except BaseException:
+            self.close()
+            raise
+        if hasattr(source, "on_bad") and not options.strict and source.on_bad == "raise":
+            source.on_bad = self._bad.append
+
+    def _go_on(self, found: Checkpoint, resume: bool) -> None:
+        assert self.store is not None
+        if not resume:
+            raise FileExistsError(
+                f"{str(self.store.directory)!r} holds a model of {found.rows:,} rows already. "
+                "Add --resume (resume=True) to go on with it, or name another directory."
+            )
+        state = found.state
+        for name in ("target", "task"):
+            if state.get(name) != getattr(self.options, name):
+                raise ValueError(
+                    f"{name} is {getattr(self.options, name)!r}, but the model in {str(self.store.directory)!r} was "
+                    f"made for {state.get(name)!r}. Say so, or name another directory."
+                )
+        self.model, self.position, self.rows = found.model, found.position, found.rows
+        self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
+        self.n_bad, self._bad_places, self._kept = state["n_bad"], state["bad_places"], state
+        self._n_bad_before = self.n_bad
+        self._saved = (self.rows_read, time.monotonic())
+        if self.options.predictions is not None and state["predictions"] is not None:
+            names, *place = state["predictions"]
+            self.predictions = open_predictions(self.options.predictions, schema_of(names))
+            self.predictions.cut(*place)
+        if self.quarantine is not None:
+            self.quarantine.cut(*state["quarantine"])
+        if self.book is not None:
+            self.book.every = self.options.every
+
+    # The loop.
+
+    def reports(self) -> Iterator[Report]:
+        """Go through the source; yield a report every so many rows, and one at the end."""
+        try:
+            for batch in self._batches():
+                yield from self._take_in(batch)
+                if self._is_checkpoint_due():
+                    self.checkpoint()
+            self._bury([], None)
+            self._check_bad()
+            if self.book is not None:
+                yield from self.book.close(self.model)
+        finally:  # also where the source fails: what was learned is kept
+            if self.book is not None or self.rows_read:
+                self.checkpoint()
+            if self.predictions is not None:
+                self.predictions.finish()
+                self.predictions = None
+
+    def stop(self) -> None:
+        """Come to an end after the chunk at hand; may be called from a signal handler."""
+        self._stopping = True
+
+    def _batches(self) -> Iterator[Batch]:
+        """What the source has; while it is waited for, :class:`Interrupted` may come."""
+        batches = iter(self.source.read(self.position, self.options.chunk))
+        while not self._stopping:
+            try:
+                self.is_waiting = True
+                batch = next(batches, None)
+            except Interrupted:
+                return
+            finally:
+                self.is_waiting = False
+            if batch is None:
+                return
+            yield batch
+
+    def _take_in(self, batch: Batch) -> Iterator[Report]:
+        table = batch.table.drop_columns([name for name in self.options.ignore if name in batch.table.column_names])
+        if self.contender is None:
+            self._begin(table)
+        assert self.contender is not None
+        assert self.book is not None
+        sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
+        self._bury([(row, reason, table) for row, reason in sifted.reasons.items()], batch.position)
+        numbers = self.rows_read + np.flatnonzero(sifted.good)
+        reports: list[Report] = []
+        if len(sifted.y):
+            started = time.perf_counter()
+            y, answers, numbers = self._learn(sifted.X, sifted.y, numbers, batch.position)
+            seconds = time.perf_counter() - started
+            self.guard.learned(y)
+            self.rows += len(y)
+            self._write(y, answers, numbers)
+            reports = list(self.book.take_in(Scored(y, answers, seconds), self.model))
+        self.rows_read += table.num_rows
+        self.position = batch.position
+        self._check_bad()
+        yield from reports  # last: whoever stops listening here stops between two chunks
+
+    def _begin(self, table: Any) -> None:
+        """Get ready, now that the columns are known."""
+        options = self.options
+        if options.target not in table.column_names:
+            raise ValueError(f"there is no target column {options.target!r}, expected one of {table.column_names}.")
+        is_classes = options.task == "classification"
+        kinds = None if options.metrics is None else [metric_kind(metric) for metric in options.metrics]
+        chosen: list[type[Metric[Any]]] = choose_metrics(self.model, options.task, kinds, False)
+        has_probabilities = is_classes and gives_probabilities(self.model)
+        if has_probabilities and kinds is None:
+            chosen = [*chosen, metric_kind("auc")]
+        self.contender = speak_to(
+            self.model, options.task, wants_probabilities=has_probabilities, has_dicts=False, classes=None
+        )
+        if self.book is None:
+            self.book = ScoreBook(chosen, every=options.every, window=options.window)
+            self.book.follow(self.model)
+        if options.predictions is not None and self.predictions is None:
+            kind = table.schema.field(options.target).type
+            file = open_predictions(options.predictions, prediction_schema(is_classes, kind, has_probabilities))
+            file.begin()
+            self.predictions = file
+        if self._kept is None:  # so that a run killed before its first rows are safe can be resumed, too
+            self.checkpoint()
+
+    def _learn(
+        self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
+    ) -> tuple[NDArray[Any], Answers, NDArray[Any]]:
+        """Predict and learn rows; those that the model refuses, each by itself, go into quarantine."""
+        assert self.contender is not None
+        try:
+            return y, self.contender.answers(self.contender.step(X, y), len(y)), numbers
+        except (TypeError, ValueError):
+            if self.options.strict or not hasattr(self.model, "committee_"):  # nothing fits: it is not about one row
+                raise
+        kept, said = [], []
+        for row in range(len(y)):
+            try:
+                answer = self.contender.step(X.slice(row, 1), y[row : row + 1])
+            except (TypeError, ValueError) as error:
+                self._bury([(row, str(error), X)], position, int(numbers[row]))
+                continue
+            kept.append(row)
+            said.append(self.contender.answers(answer, 1))
+        answers = joined(said) if said else self.contender.answers(None, 0)
+        return y[kept], answers, numbers[kept]
+
+    def _write(self, y: NDArray[Any], answers: Answers, numbers: NDArray[Any]) -> None:
+        file = self.predictions
+        if file is None:
+            return
+        kind = file.schema.field("target").type
+        columns = {
+            "row": pa.array(numbers, pa.int64()),
+            "target": as_column(y, np.ones(len(y), dtype=bool), kind),
+            "prediction": as_column(answers.values, answers.known, kind),
+        }
+        if answers.probabilities is not None:
+            columns["probability"] = pa.array(answers.probabilities.values.max(axis=1), mask=~answers.known)
+        elif "probability" in file.schema.names:
+            columns["probability"] = pa.nulls(len(y), pa.float64())
+        file.add(pa.table(columns))
+
+    # Bad rows.
+
+    def _bury(self, found: list[tuple[int, str, Any]], position: Any, number: int | None = None) -> None:
+        """Put bad rows into quarantine: those a source could not read, and those found in a table."""
+        for bad in self._bad:
+            if bad.place not in self._bad_places:
+                self._bad_places = [*self._bad_places, bad.place][-PLACES_KEPT:]
+                self._bury_one(f"{bad.place}: {bad.reason}", bad.text, bad.position, None)
+        self._bad.clear()
+        for row, reason, table in found:
+            text = json.dumps(table.slice(row, 1).to_pylist()[0], default=str)
+            self._bury_one(reason, text, position, self.rows_read + row if number is None else number)
+
+    def _bury_one(self, reason: str, text: str, position: Any, row: int | None) -> None:
+        if self.options.strict:
+            raise ValueError(f"row {row}: {reason} Its chunk was not learned. Leave out --strict to go on without it.")
+        self.n_bad += 1
+        self._last_reason = reason
+        if self.quarantine is not None:
+            self.quarantine.add(reason, text=text, position=position, row=row)
+
+    def _check_bad(self) -> None:
+        """End the run, between two chunks, if there were too many bad rows since it began or was resumed."""
+        limit, n_bad = self.options.max_bad, self.n_bad - self._n_bad_before
+        if limit is not None and n_bad > limit:
+            raise TooManyBadRows(
+                f"{n_bad} bad rows are more than max_bad={limit}; the last one: {self._last_reason} "
+                "Look into quarantine.jsonl, mend the source, and resume: the good rows are learned."
+            )
+
+    # Checkpoints.
+
+    def _is_checkpoint_due(self) -> bool:
+        rows, moment = self._saved
+        every, seconds = self.options.checkpoint_rows, self.options.checkpoint_seconds
+        return (every is not None and self.rows_read - rows >= every) or (
+            seconds is not None and time.monotonic() - moment >= seconds
+        )
+
+    def checkpoint(self) -> None:
+        """Write down where the run is; the source hears of it when that is durable."""
+        self._saved = (self.rows_read, time.monotonic())
+        if self.store is None:
+            return
+        try:
+            if self.predictions is not None:
+                self.predictions.flush()
+            if self.quarantine is not None:
+                self.quarantine.flush()
+            self.store.save(Checkpoint(self.model, self.position, self.rows, self._state()))
+        except OSError as error:
+            self.checkpoint_error = (
+                f"no checkpoint could be written at row {self.rows_read:,} ({error}); the one before it is still good. "
+                "Is the disk full?"
+            )
+            logger.warning(self.checkpoint_error)
+            return
+        self.checkpoint_error = None
+        self.source.acknowledge(self.position)
+
+    def _state(self) -> dict[str, Any]:
+        kept = None if self._kept is None else self._kept["predictions"]
+        file, quarantine = self.predictions, self.quarantine
+        return {
+            "target": self.options.target,
+            "task": self.options.task,
+            "rows_read": self.rows_read,
+            "guard": self.guard,
+            "book": self.book,
+            "n_bad": self.n_bad,
+            "bad_places": self._bad_places,
+            "predictions": kept if file is None else [names_of(file.schema), file.n_rows, file.length],
+            "quarantine": [0, 0] if quarantine is None else [quarantine.n, quarantine.length],
+        }
+
+    def close(self) -> None:
+        """Let another process use the directory."""
+        if self.store is not None:
+            self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,326 @@
+"""Messages of a broker as rows: JSON objects, or fields of text, each column of the type that its first value had.
+
+Every rule here looks at one message after another, never at how many came at once, so that the rows are the same
+however the broker dealt them out: a key becomes a column when it first has a value, at the end, and a batch ends before
+the row that brings a new column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from streamboost.sources.base import BadRow, Piece, Position
+from streamboost.sources.schemas import to_text
+
+Content: TypeAlias = bytes | Mapping[bytes, bytes] | None
+Decoder: TypeAlias = Callable[[Any], dict[str, Any]]  # from a content to values by key
+MOST_COLUMNS = 10_000  # beyond this the keys are data, not names
+NAMES_IN_JSON = {str: "a string", float: "a number", int: "a number", bool: "a boolean", list: "an array"}
+TRUTHS = {"true": True, "True": True, "false": False, "False": False}
+SKIP = "or pass on_bad='skip'"
+
+
+class Unreadable(ValueError):
+    """What is wrong with a message."""
+
+
+class Parcel(NamedTuple):
+    """Messages in the order in which they are to be learned."""
+
+    contents: Sequence[Content]
+    before: Callable[[int], dict[str, Any]]  # the position before message i, without the schema
+    place: Callable[[int], str]  # of message i, for people
+
+
+class RowReader:
+    """Rows from messages; ``schema`` grows with the keys that they bring.
+
+    Parameters
+    ----------
+    types : dict
+        Arrow types of columns, which are there from the start.
+    columns : sequence of str, optional
+        The only keys that count.
+    schema : pyarrow.Schema, optional
+        From an earlier position.
+    decode : callable
+        :func:`json_values` or :func:`field_values`.
+    is_text : bool
+        Whether values come as text, so that their column alone says what they are.
+
+    Examples
+    --------
+    >>> reader = RowReader({})
+    >>> messages = [b'{"x": 1}', b'{"x": 2, "city": "Oslo"}', b"[3]"]
+    >>> parcel = Parcel(messages, lambda i: {"offset": i}, lambda i: f"offset {i}")
+    >>> for piece in reader.pieces(parcel, print):
+    ...     if piece is not None:
+    ...         print(piece.table.to_pylist(), piece.after(1)["offset"])
+    [{'x': 1.0}] 1
+    offset 2: the message is an array, not an object such as {"x": 1}, which every message has to be. ...
+    [{'x': 2.0, 'city': 'Oslo'}] 2
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, Any],
+        columns: Sequence[str] | None = None,
+        schema: Any = None,
+        *,
+        decode: Decoder | None = None,
+        is_text: bool = False,
+    ) -> None:
+        self.types = types
+        self.columns = None if columns is None else frozenset(columns)
+        self.decode: Decoder = decode or json_values
+        self.is_text = is_text
+        self.schema = pa.schema(list(types.items())) if schema is None else schema
+        self._schema_text = ""
+        self._converters: dict[str, Callable[[Any], Any]] = {}
+        self._learn_schema()
+
+    def pieces(self, parcel: Parcel, bad: Callable[[BadRow], None]) -> Iterator[Piece | None]:
+        """Tables of rows, and a None where a new column begins; ``bad`` hears of bad messages and may raise."""
+        rows: list[dict[str, Any]] = []
+        ends: list[int] = []  # messages up to and with each row
+        for i, content in enumerate(parcel.contents):
+            if not content:  # as blank lines are in a file
+                continue
+            try:
+                row, new = self._row(content)
+            except Unreadable as error:
+                try:
+                    bad(self._bad_row(parcel, i, str(error)))
+                except BadRow:
+                    if rows:  # those before it are good
+                        yield self._piece(rows, parcel, ends)
+                    raise
+                continue
+            if new:
+                if rows:
+                    yield self._piece(rows, parcel, ends)
+                yield None
+                rows, ends = [], []
+                self.schema = pa.schema([*self.schema, *new])
+                self._learn_schema()
+            rows.append(row)
+            ends.append(i + 1)
+        if rows:
+            yield self._piece(rows, parcel, ends)
+
+    def _piece(self, rows: list[dict[str, Any]], parcel: Parcel, ends: list[int]) -> Piece:
+        arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
+        position = partial(self._position, parcel, self._schema_text)
+        return Piece(pa.Table.from_arrays(arrays, schema=self.schema), lambda k: position(ends[k - 1]))
+
+    @staticmethod
+    def _position(parcel: Parcel, schema: str, i: int) -> Position:
+        return {**parcel.before(i), "schema": schema}
+
+    def _bad_row(self, parcel: Parcel, i: int, reason: str) -> BadRow:
+        position = self._position(parcel, self._schema_text, i)
+        return BadRow(parcel.place(i), reason, position=position, text=_as_text(parcel.contents[i]))
+
+    def _learn_schema(self) -> None:
+        self._schema_text = to_text(self.schema)
+        for field in self.schema:
+            if field.name not in self._converters:
+                self._converters[field.name] = _converter(field.type, self.is_text, field.name in self.types)
+
+    def _row(self, content: Content) -> tuple[dict[str, Any], list[Any]]:
+        """Values as their columns hold them, and the fields that are new."""
+        row, new = {}, []
+        for name, value in self.decode(content).items():
+            if value is None or (self.columns is not None and name not in self.columns):
+                continue
+            converter = self._converters.get(name)
+            if converter is None:
+                kind = self.types.get(name) or _kind_of(name, value, self.is_text)
+                converter = _converter(kind, self.is_text, name in self.types)
+                new.append(pa.field(name, kind))
+            try:
+                row[name] = converter(value)
+            except (ValueError, TypeError, OverflowError, pa.ArrowException):
+                raise Unreadable(self._misfit(name, value)) from None
+        if not row:
+            raise Unreadable(f"the message has no value for any column. Mend it, {SKIP}.")
+        if len(self.schema) + len(new) > MOST_COLUMNS:
+            raise Unreadable(
+                f"the key {new[0].name!r} would be column {len(self.schema) + 1:,}, and {MOST_COLUMNS:,} are the most. "
+                f"Name those that count with columns=[...], {SKIP}."
+            )
+        return row, new
+
+    def _misfit(self, name: str, value: Any) -> str:
+        found = repr(value) if self.is_text else NAMES_IN_JSON.get(type(value), "an object")
+        return (
+            f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows. Mend the "
+            f"message, pass on_bad='skip', or read the column as text from the start with types={{{name!r}: 'string'}}."
+            if name in self.schema.names
+            else f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
+        )
+
+
+# From bytes to values
+
+
+def json_values(content: bytes) -> dict[str, Any]:
+    """The values of a JSON object by key.
+
+    Examples
+    --------
+    >>> json_values(b'{"x": 1, "city": "Oslo"}')
+    {'x': 1, 'city': 'Oslo'}
+    """
+    try:
+        text = content.decode()
+        values = json.loads(text)
+    except UnicodeDecodeError:
+        raise Unreadable(f"the message is not UTF-8. Write it as UTF-8, {SKIP}.") from None
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"this is not JSON ({error}). Mend the message, {SKIP}.") from None
+    if type(values) is not dict:
+        found = NAMES_IN_JSON.get(type(values), "null")
+        raise Unreadable(
+            f'the message is {found}, not an object such as {{"x": 1}}, which every message has to be. '
+            f"Write a list as one message for each of its objects, {SKIP}."
+        )
+    if "\\u" in text:
+        _check_characters(values)
+    return values
+
+
+def _check_characters(values: Mapping[str, Any]) -> None:
+    r"""Refuse half characters, which JSON can write (``"\ud83d"``) but no text can hold."""
+    for name, value in values.items():
+        try:
+            name.encode()
+            if isinstance(value, str):
+                value.encode()
+        except UnicodeEncodeError:
+            raise Unreadable(f"{name!a} holds half a character, which no text can. Mend the message, {SKIP}.") from None
+
+
+def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """The values of the JSON object in one of the fields."""
+    try:
+        return json_values(content[name.encode()])
+    except KeyError:
+        found = ", ".join(repr(key.decode(errors="replace")) for key in list(content)[:5])
+        raise Unreadable(
+            f"the entry has no field {name!r}, but {found}. Write the JSON there, pass another field=..., {SKIP}."
+        ) from None
+
+
+def field_values(content: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Fields and their text; what is empty is missing.
+
+    Examples
+    --------
+    >>> field_values({b"x": b"1.5", b"city": b"Oslo", b"y": b""})
+    {'x': '1.5', 'city': 'Oslo', 'y': None}
+    """
+    try:
+        return {name.decode(): value.decode() or None for name, value in content.items()}
+    except UnicodeDecodeError:
+        raise Unreadable(f"the entry is not UTF-8. Write it as UTF-8, {SKIP}.") from None
+
+
+def _as_text(content: Content) -> str:
+    if isinstance(content, Mapping):
+        fields = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in content.items()}
+        return json.dumps(fields, ensure_ascii=False)
+    return (content or b"").decode(errors="replace")
+
+
+# From values to columns
+
+
+def _kind_of(name: str, value: Any, is_text: bool) -> Any:
+    """The type of a column that begins with this value."""
+    if is_text:
+        for kind in (pa.float64(), pa.bool_()):
+            try:
+                CONVERTERS_OF_TEXT[kind](value)
+            except ValueError:
+                continue
+            return kind
+        return pa.string()
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, (int, float)):
+        return pa.float64()
+    if isinstance(value, str):
+        return pa.string()
+    raise Unreadable(
+        f"key {name!r} holds {NAMES_IN_JSON.get(type(value), 'an object')}, expected a number, a text, true or false. "
+        f"Write its parts as keys of their own, leave it out with columns=[...], {SKIP}."
+    )
+
+
+def _converter(kind: Any, is_text: bool, is_pinned: bool) -> Callable[[Any], Any]:
+    """The function that makes a value fit a column, or raises an error."""
+    if is_text and kind in CONVERTERS_OF_TEXT:
+        return CONVERTERS_OF_TEXT[kind]
+    if not is_text and kind == pa.string() and is_pinned:
+        return _any_as_text
+    if not is_text and kind in CONVERTERS:
+        return CONVERTERS[kind]
+    return partial(_cast, kind)
+
+
+def _number(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return float(value)
+    raise TypeError
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise TypeError
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    raise TypeError
+
+
+def _any_as_text(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        raise TypeError
+    return value if type(value) is str else json.dumps(value)
+
+
+def _number_of_text(value: str) -> float:
+    if "_" in value:  # Python alone takes 1_000 for a number
+        raise ValueError
+    return float(value)
+
+
+def _truth_of_text(value: str) -> bool:
+    if value not in TRUTHS:
+        raise ValueError
+    return TRUTHS[value]
+
+
+def _cast(kind: Any, value: Any) -> Any:
+    if isinstance(value, (list, dict)) or (isinstance(value, bool) and kind != pa.bool_()):
+        raise TypeError
+    return pa.scalar(value).cast(kind)
+
+
+CONVERTERS: dict[Any, Callable[[Any], Any]] = {pa.float64(): _number, pa.bool_(): _truth, pa.string(): _text}
+CONVERTERS_OF_TEXT: dict[Any, Callable[[str], Any]] = {
+    pa.float64(): _number_of_text,
+    pa.bool_(): _truth_of_text,
+    pa.string(): str,
+}

@@ -1,0 +1,72 @@
+"""Runs over real brokers, killed at random moments and resumed, come to the same end as one that was never killed."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_server, redis_server  # noqa: E402, F401 - fixtures
+from test_kill import OFTEN, SMALL, check_same, killed  # noqa: E402
+
+from streamboost.checkpoints import read_latest  # noqa: E402
+from streamboost.cli import main  # noqa: E402
+
+N_ROWS = 12_000
+KILLS = 20
+
+
+def messages():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N_ROWS, 3))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2])
+    rows = [{"a": a, "b": b, "c": c, "y": t} for (a, b, c), t in zip(X.tolist(), y.tolist(), strict=True)]
+    rows[5000]["y"] = None
+    rows[7000]["a"] = "text"
+    return [json.dumps(row) for row in rows]
+
+
+def words(source, folder):
+    folder.mkdir()
+    return ["run", source, "--target", "y", "--task", "regression", "--model", str(folder / "m"),
+            "--predictions", str(folder / "said.csv"), "--json", "-q", *OFTEN, *SMALL]  # fmt: skip
+
+
+def test_a_run_over_redis_killed_twenty_times_is_the_same_as_one_never_killed(redis_server, tmp_path):  # noqa: F811
+    client = redis_server.client()
+    with client.pipeline(transaction=False) as pipe:
+        for message in messages():
+            pipe.xadd("killed", {"json": message})
+        pipe.execute()
+    place = f"{redis_server.address}/killed?field=json&group="
+    assert main(words(place + "straight", tmp_path / "straight")) == 0
+    assert killed(1, 0.25, [*words(place + "again", tmp_path / "killed"), "--resume"]) >= KILLS
+    check_same(tmp_path / "straight", tmp_path / "killed", "csv")
+    assert read_latest(tmp_path / "killed" / "m").rows == N_ROWS - 2
+    assert client.xpending("killed", "again")["pending"] == 0
+
+
+def test_a_run_over_kafka_killed_twenty_times_is_the_same_as_one_never_killed(kafka_server, tmp_path):  # noqa: F811
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    kafka_server.topic_command("--create", "--topic", "killed", "--partitions", "3", "--replication-factor", "1")
+    settings = {"bootstrap.servers": kafka_server.address, "linger.ms": 1, "batch.size": 5000, **OLD_KAFKA}
+    producer = confluent_kafka.Producer(settings, logger=SILENT)
+    errors = []
+    for number, message in enumerate(messages()):
+        while True:
+            try:
+                producer.produce("killed", message, partition=number % 3, on_delivery=lambda e, _: errors.append(e))
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0
+    assert [error for error in errors if error is not None] == []
+    assert len(errors) == N_ROWS
+    options = "&".join(f"{key}={str(value).lower()}" for key, value in OLD_KAFKA_CONSUMER.items())
+    place = f"kafka://{kafka_server.address}/killed?{options}&group="
+    assert main(words(place + "straight", tmp_path / "straight")) == 0
+    assert killed(2, 0.6, [*words(place + "again", tmp_path / "killed"), "--resume"]) >= KILLS
+    check_same(tmp_path / "straight", tmp_path / "killed", "csv")
+    assert read_latest(tmp_path / "killed" / "m").rows == N_ROWS - 2

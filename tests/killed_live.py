@@ -1,0 +1,105 @@
+"""A client, and a live model that is killed at any moment; the client sends again what was not answered.
+
+``python killed_live.py DIR`` leaves DIR/straight, where nothing went wrong, and DIR/killed, and prints how often it
+killed. The live model runs in a child made by fork, so that beginning again takes no time.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from streamboost import SGBRegressor
+
+N_REQUESTS = 330
+KEYS = 60
+
+
+def serve(directory, start, answer):
+    """Carry out the requests from a number on; answer each."""
+    import pyarrow as pa  # its threads do not survive a fork
+
+    from streamboost.live import LiveModel
+
+    now = 0
+    model = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0, new_columns="grow")
+    live = LiveModel(
+        directory,
+        model,
+        checkpoint_every=150,
+        expire_after=25.0,
+        default=0.0,
+        pending_limit=25,
+        correct_within=80.0,
+        durable=False,
+        clock=lambda: float(now),
+    )
+    for now in range(start, N_REQUESTS):
+        rng = np.random.default_rng(now)
+        n = int(rng.integers(1, 9))
+        keys = [f"key {k}" for k in rng.choice(KEYS, n, replace=False)]
+        X = pa.table({"a": rng.normal(size=n), "b": rng.choice(["x", "y"], n)})
+        y = np.where(rng.random(n) < 0.02, np.nan, np.round(X["a"].to_numpy()))
+        id = f"request {now}"
+        match now % 5:
+            case 0:
+                live.learn(X.append_column("target", pa.array(y)), id=id)
+            case 1:
+                live.predict(X, keys, id=id)
+            case 2:
+                live.remember(keys, X, np.zeros(n), id=id)
+            case 3:
+                live.label(keys, y, id=id)
+            case 4:
+                live.expire() if now % 2 else live.label(keys, y + 1, id=id)
+        answer(now)
+    live.expire()
+    live.close()
+
+
+def run(directory, start, patience):
+    """Let a child serve, and kill it after so many answers; return how many requests are answered."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reader)
+            serve(directory, start, lambda number: os.write(writer, b"."))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    answered = 0
+    while answered < patience and os.read(reader, 1):
+        answered += 1
+    if answered == patience:
+        time.sleep(random.random() ** 2 * 0.02)  # so that it is hit at any moment of the next request
+        os.kill(child, signal.SIGKILL)
+        while os.read(reader, 1):
+            answered += 1
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+        raise SystemExit(f"the live model failed at request {start + answered}")
+    return start + answered, os.WIFSIGNALED(status)
+
+
+def main(place):
+    random.seed(0)
+    warm = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0)
+    warm.learn(np.random.default_rng(0).normal(size=(600, 2)), np.zeros(600))  # kernels are loaded before the fork
+    run(place / "straight", 0, N_REQUESTS + 1)
+    answered, kills = 0, 0
+    while answered < N_REQUESTS:
+        answered, was_killed = run(place / "killed", answered, random.randint(0, 35))
+        kills += was_killed
+    print(kills, "kills")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,288 @@
+"""The command line as people and programs use it: what it prints, what it writes, how it ends."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from streamboost import SGBRegressor, load
+from streamboost.checkpoints import read_latest
+from streamboost.cli import main
+from streamboost.states import same_state
+
+SMALL = ["--option", "n_estimators=5", "--option", "max_depth=3", "--option", "memory=[64,256]"]
+SAME = {"n_estimators": 5, "max_depth": 3, "memory": [64, 256], "new_columns": "grow", "random_state": 0}
+PROGRAM = [sys.executable, "-m", "streamboost"]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=500), rng.normal(size=500)
+    table = pa.table({"x": x, "z": z, "city": rng.choice(["Bonn", "Graz"], 500), "price": 2 * x + z})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    pa.csv.write_csv(table, tmp_path / "rows.csv")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return table
+
+
+def said(capsys, *words):
+    """The exit code and the JSON object of a command."""
+    code = main([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_run_learns_what_the_bare_model_learns_from_any_kind_of_file(ending, rows, tmp_path, capsys):
+    file = tmp_path / f"rows.{ending}"
+    code, summary = said(capsys, "run", file, "--target", "price", "--model", tmp_path / "m", *SMALL)
+    assert code == 0
+    assert summary["rows"] == 500
+    assert summary["task"] == "regression"
+    bare = SGBRegressor(**SAME)
+    before = bare.learn(rows.drop_columns(["price"]), rows["price"].to_numpy())
+    assert same_state(read_latest(tmp_path / "m").model, bare)
+    rmse = np.sqrt(np.mean((before - rows["price"].to_numpy()) ** 2))
+    assert summary["metrics"]["rmse"]["running"] == pytest.approx(rmse)
+
+
+def test_run_goes_on_where_it_stopped(rows, tmp_path, capsys):
+    common = ["run", tmp_path / "rows.csv", "--target", "price", "--predictions"]
+    said(capsys, *common, tmp_path / "one.csv", "--model", tmp_path / "one", *SMALL)
+    for _ in range(8):
+        words = [*common, tmp_path / "two.csv", "--model", tmp_path / "two", *SMALL]
+        code, summary = said(capsys, *words, "--resume", "--max-rows", 77)
+        assert code == 0
+    assert summary["rows"] == 500
+    assert summary["rows_of_this_run"] == 0
+    assert same_state(read_latest(tmp_path / "one").model, read_latest(tmp_path / "two").model)
+    assert (tmp_path / "one.csv").read_text() == (tmp_path / "two.csv").read_text()
+    code, error = refused(capsys, *words, "--resume", "--option", "n_estimators=6")
+    assert code == 2
+    assert "the model to be resumed has 5" in error
+
+
+def test_json_is_one_object_on_standard_output_and_progress_goes_to_standard_error(rows, tmp_path):
+    done = subprocess.run(
+        [*PROGRAM, "run", str(tmp_path / "rows.csv"), "--target", "price", "--json", *SMALL],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["rows"] == 500
+    assert "4 columns" in done.stderr
+    assert "city" in done.stderr
+
+
+def test_rows_come_from_standard_input(rows, tmp_path):
+    done = subprocess.run(
+        [*PROGRAM, "run", "-", "--format", "csv", "--target", "price", "--json", "-q", *SMALL],
+        input=(tmp_path / "rows.csv").read_bytes(), capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["rows"] == 500
+    assert done.stderr == b""
+
+
+def test_predict_says_what_the_model_says_and_leaves_it_alone(rows, tmp_path, capsysbinary):
+    assert main(["run", str(tmp_path / "rows.csv"), "--target", "price", "--model", str(tmp_path / "m"), *SMALL]) == 0
+    capsysbinary.readouterr()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    model = read_latest(tmp_path / "m").model
+    right = model.predict(rows.drop_columns(["price"]))
+    assert main(["predict", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "m"), "--keep", "city"]) == 0
+    table = pa.csv.read_csv(pa.BufferReader(capsysbinary.readouterr().out))
+    assert table.column_names == ["row", "city", "prediction"]
+    np.testing.assert_allclose(table["prediction"].to_numpy(), right)
+    model.save(tmp_path / "saved.safetensors")
+    out = ["--out", str(tmp_path / "said.parquet")]
+    assert main(["predict", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "saved.safetensors"), *out]) == 0
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "said.parquet")["prediction"].to_numpy(), right)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+
+
+def test_inspect_tells_what_the_model_is(rows, tmp_path, capsys):
+    main(["run", str(tmp_path / "rows.csv"), "--target", "price", "--model", str(tmp_path / "m"), *SMALL])
+    capsys.readouterr()
+    code, about = said(capsys, "inspect", tmp_path / "m")
+    assert code == 0
+    assert about["rows"] == about["checkpoint"]["rows"] == 500
+    assert {column["name"]: column["kind"] for column in about["columns"]}["city"] == "category"
+    assert sum(about["importances"].values()) == pytest.approx(1)
+    assert max(about["importances"], key=about["importances"].get) == "x"
+    assert sum(weight["weight"] for weight in about["weights"]) == pytest.approx(1)
+    assert main(["inspect", str(tmp_path / "m")]) == 0
+    shown = capsys.readouterr().out
+    assert "Importances" in shown
+    assert "500" in shown
+
+
+def test_compare_finds_the_model_that_has_seen_more_rows_nearer(rows, tmp_path, capsys):
+    for name, n in (("short", 60), ("long", 500)):
+        words = ["run", str(tmp_path / "rows.csv"), "--target", "price", "--model", str(tmp_path / name)]
+        assert main([*words, "--max-rows", str(n)]) == 0
+    capsys.readouterr()
+    on = ["--on", tmp_path / "rows.parquet", "--target", "price"]
+    code, found = said(capsys, "compare", tmp_path / "short", tmp_path / "long", *on)
+    assert code == 0
+    assert found["on"]["rows"] == 500
+    assert found["on"]["metrics"]["rmse"]["B"] < found["on"]["metrics"]["rmse"]["A"]
+    assert found["on"]["nearer"]["B"] > found["on"]["nearer"]["A"]
+
+
+def test_a_run_may_begin_with_a_saved_model(rows, tmp_path, capsys):
+    model = SGBRegressor(**SAME)
+    model.learn(rows.drop_columns(["price"]), rows["price"].to_numpy())
+    model.save(tmp_path / "saved.safetensors")
+    words = ["run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m"]
+    code, _ = said(capsys, *words, "--start-from", tmp_path / "saved.safetensors")
+    assert code == 0
+    model.learn(rows.drop_columns(["price"]), rows["price"].to_numpy())
+    assert same_state(read_latest(tmp_path / "m").model, model)
+    assert load(tmp_path / "saved.safetensors").committee_.n_rows == 500
+
+
+def test_what_travels_with_the_package_can_be_run(capsys):
+    code, summary = said(capsys, "run", "shipped:abalone", "--target", "target", "--max-rows", 300, *SMALL)
+    assert (code, summary["rows"], summary["task"]) == (0, 300, "regression")
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"),
+    [([0.5, 1.0, 2.5], "regression"), (["a", "b", "a"], "classification"), ([0, 1, 1], "classification")],
+)
+def test_the_task_is_told_by_the_first_targets(targets, task, tmp_path, capsys):
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": targets}), tmp_path / "rows.parquet")
+    assert said(capsys, "run", tmp_path / "rows.parquet", "--target", "y")[1]["task"] == task
+
+
+# How it ends.
+
+
+def refused(capsys, *words):
+    code, answer = said(capsys, *words)
+    return code, answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["run", "{}/rows.csv", "--target", "prize"], 2, "Did you mean 'price'?"),
+        (["run", "{}/nothing.csv", "--target", "price"], 2, "does not exist"),
+        (["run", "{}/rows.xls", "--target", "price"], 2, "does not tell its format"),
+        (["run", "{}/rows.csv", "--target", "price", "--task", "ranking"], 2, "expected regression"),
+        (["run", "{}/rows.csv", "--target", "price", "--option", "depth=3"], 2, "with a name among"),
+        (["run", "{}/rows.csv", "--target", "price", "--checkpoint-every", "soon"], 2, "such as 30s"),
+        (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/p.txt"], 2, "ends in one of"),
+        (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/no/p.csv"], 2, "is no directory"),
+        (["run", "{}/rows.csv", "--target", "price", "--model", "{}/rows.csv"], 2, "is a file, expected a directory"),
+        (["run", "{}/rows.csv"], 2, "Missing option '--target'"),
+        (["run", "{}/rows.csv", "--target", "price", "--every", "0"], 2, "Invalid value for '--every'"),
+        (["run", "shipped:nothing", "--target", "y"], 2, "expected one of ['a9a_test'"),
+        (["run", "synthetic:nothing", "--target", "y"], 2, "not a known stream"),
+        (["run", "{}/rows.csv", "--target", "price", "--metric", "f1"], 1, "metric 'f1' is unknown"),
+        (["run", "{}/half.csv", "--target", "price", "--strict"], 1, "half.csv, line 3"),
+        (["inspect", "{}/nothing"], 2, "No such file"),
+        (["inspect", "{}"], 2, "holds no checkpoint"),
+        (["inspect", "{}/rows.csv"], 2, "no snapshot"),
+        (["predict", "{}/rows.csv", "--model", "{}/rows.csv"], 2, "no snapshot"),
+        (["compare", "{}/rows.csv"], 2, "Missing argument"),
+        (["frobnicate"], 2, "No such command"),
+    ],
+)  # fmt: skip
+def test_what_is_asked_wrongly_gets_one_clear_sentence_and_its_exit_code(words, code, sentence, rows, tmp_path, capsys):
+    (tmp_path / "half.csv").write_text("x,price\n1,2\n3")
+    (tmp_path / "rows.xls").write_text("")
+    found, said = refused(capsys, *(word.format(tmp_path) for word in words))
+    assert sentence in said
+    assert found == code
+    assert "\n" not in said.strip()
+
+
+def test_a_half_line_at_the_end_of_a_file_goes_to_quarantine(tmp_path, capsys):
+    (tmp_path / "half.csv").write_text("x,y\n" + "".join(f"{k},{k / 7}\n" for k in range(50)) + "3")
+    code, summary = said(capsys, "run", tmp_path / "half.csv", "--target", "y", "--model", tmp_path / "m", *SMALL)
+    assert (code, summary["rows"], summary["bad_rows"]) == (0, 50, 1)
+    assert json.loads((tmp_path / "m" / "quarantine.jsonl").read_text())["text"] == "3"
+
+
+def test_a_file_whose_columns_change_midway_fails_with_what_came_before_kept(tmp_path, capsys):
+    pq.write_table(pa.table({"x": np.arange(50.0), "y": np.arange(50.0) / 3}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": ["a"], "y": [1.0]}), tmp_path / "2.parquet")
+    words = ["run", tmp_path / "*.parquet", "--target", "y", "--model", tmp_path / "m", *SMALL]
+    code, error = refused(capsys, *words)
+    assert code == 1
+    assert "2.parquet" in error
+    assert read_latest(tmp_path / "m").rows == 50
+
+
+def test_a_model_of_a_newer_format_says_to_upgrade(rows, tmp_path, capsys):
+    SGBRegressor().save(tmp_path / "m.safetensors")
+    data = (tmp_path / "m.safetensors").read_bytes()
+    (tmp_path / "m.safetensors").write_bytes(data.replace(rb"\"version\":1,", rb"\"version\":9,"))
+    code, error = refused(capsys, "inspect", tmp_path / "m.safetensors")
+    assert code == 2
+    assert "format version is 9" in error
+    assert "Upgrade" in error
+
+
+def test_too_many_bad_rows_end_a_run_with_exit_code_1(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("x,y\n" + "1,2\n" * 20 + "1,\n" * 9)
+    code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "y", "--task", "regression", "--max-bad", 3)
+    assert code == 1
+    assert "more than max_bad=3" in error
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_that_waits_for_rows_in_order_with_a_checkpoint(number, rows, tmp_path):
+    words = ["run", str(tmp_path / "rows.csv"), "--target", "price", "--follow", "--model", str(tmp_path / "m")]
+    with subprocess.Popen(
+        [*PROGRAM, *words, "--every", "100", "--json", *SMALL],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not list((tmp_path).glob("m/checkpoint-*")):
+            time.sleep(0.05)
+        time.sleep(1.0)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    summary = json.loads(out)
+    assert summary["stopped"]
+    assert read_latest(tmp_path / "m").rows == summary["rows"] == 500
+
+
+def test_on_a_terminal_there_is_a_progress_bar(rows, tmp_path):
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "run", str(tmp_path / "rows.csv"), "--target", "price", "--every", "100", *SMALL],
+        stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"},
+    ) as running:  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+    assert running.returncode == 0
+    assert b"500 rows: rmse" in seen
+    assert b"100 %" in seen
+
+
+def test_shell_completion_is_there(monkeypatch):
+    done = subprocess.run(
+        [*PROGRAM, "--show-completion", "bash"], capture_output=True, text=True, check=False,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )  # fmt: skip
+    assert "complete" in done.stdout

@@ -1,0 +1,621 @@
+"""The dashboard without a browser: observations, the feed, the routes, the server, the file."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import SGDRegressor
+from starlette.applications import Starlette
+
+import streamboost.dashboard as dashboard
+from streamboost import Booster, SGBClassifier, SGBRegressor
+from streamboost.dashboard import Feed, observe, observing, routes, serve_in_thread, write_page
+from streamboost.dashboard import feed as feed_module
+from streamboost.dashboard.files import FILES, SCRIPTS, text
+from streamboost.datasets import load_electricity
+from streamboost.descents import GradientDescent
+from streamboost.losses import Squared
+from streamboost.stacks import LinearStack
+from streamboost.succession import Event
+
+with warnings.catch_warnings():  # it would rather have the next httpx
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+routes_module = sys.modules["streamboost.dashboard.routes"]
+X = np.random.default_rng(0).uniform(size=(600, 4))
+Y = X[:, 0] + (X[:, 1] > 0.5)
+NUMBERS = {"rows": 600, "running": {"rmse": 0.5}, "windowed": {"rmse": 0.25}, "rows_per_second": 1000.0}
+
+
+def strict(value):
+    """The value after a trip through JSON as the standard has it."""
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+def observation(rows, **more):
+    return {"rows": rows, "time": 10.0, "metrics": {"rmse": {"running": 1.0 / rows, "windowed": 2.0}}, **more}
+
+
+# Observing.
+
+
+@pytest.mark.parametrize(
+    ("model", "has_importances", "has_weights"),
+    [
+        (SGBRegressor(n_estimators=8, random_state=0), True, True),
+        (SGBRegressor(n_estimators=8, memory=None, random_state=0), True, True),
+        (SGBRegressor(learner="linear", n_estimators=5, random_state=0), False, True),
+        (SGBRegressor(learner="mlp", n_estimators=12, random_state=0), False, True),
+        (SGBRegressor(learner="linear", n_estimators=5, memory=64, readout="last", random_state=0), False, False),
+        (SGBRegressor(learner=SGDRegressor(random_state=0), n_estimators=3, random_state=0), False, True),
+    ],
+)
+def test_an_observation_says_of_a_model_what_the_model_says_of_itself(model, has_importances, has_weights):
+    model.partial_fit(X, Y)
+    seen = strict(observe(model, **NUMBERS))
+    edges = [edge for stack in seen["edges"] for edge in stack["edges"]]
+    np.testing.assert_allclose(np.array(edges, float), model.edges_, atol=5.1e-5)
+    assert [stack["learners"] for stack in seen["edges"]] == [b.stack.n_learners for b in model.committee_.boosters]
+    weights = {(w["memory"], w["learners"]): w["weight"] for w in seen["weights"]}
+    assert weights == (pytest.approx(model.weights_, rel=1e-3) if has_weights else {})
+    if has_importances:
+        shares = [seen["importances"].get(str(j), 0.0) for j in range(4)]
+        np.testing.assert_allclose(shares, model.feature_importances_, atol=1e-3)
+    else:
+        assert seen["importances"] == {}
+
+
+def test_classes_named_columns_and_events_are_told_as_text():
+    model = SGBClassifier(n_estimators=8, random_state=0)
+    for i in range(300):
+        model.learn_one({"<b>size": X[i, 0], 7: X[i, 1]}, "<i>big" if X[i, 0] > 0.5 else "small")
+    model.learn_one({"<b>size": 0.1, 7: 0.2}, "x" * 5000)
+    seen = strict(observe(model, **NUMBERS, events=model.events_))
+    assert set(seen["importances"]) <= {"<b>size", "7"}
+    kinds = [(event["kind"], event["row"]) for event in seen["events"]]
+    assert kinds == [(event.kind, event.row) for event in model.events_]
+    assert max(len(event["detail"]) for event in seen["events"]) == observing.LONGEST_TEXT
+
+
+def test_what_is_no_finite_number_becomes_null():
+    seen = observe(
+        None,
+        rows=np.int64(3),
+        running={"rmse": float("nan"), "r2": np.float32(0.5)},
+        windowed={"rmse": float("-inf")},
+        rows_per_second=float("inf"),
+        latency_ms={"p50": 1.5, "p99": float("nan")},
+        time=12.3456,
+    )
+    assert strict(seen) == {
+        "time": 12.346,
+        "rows": 3,
+        "metrics": {"rmse": {"running": None, "windowed": None}, "r2": {"running": 0.5, "windowed": None}},
+        "rows_per_second": None,
+        "latency_ms": {"p50": 1.5, "p99": None},
+        "edges": [],
+        "weights": [],
+        "importances": {},
+        "events": [],
+        "pending": None,
+        "quarantined": 0,
+    }
+
+
+def test_models_that_have_not_learned_and_models_of_others_have_numbers_only():
+    for model in (SGBRegressor(), SGDRegressor(), Booster(Squared(), GradientDescent(0.1), LinearStack(3))):
+        seen = strict(observe(model, **NUMBERS))
+        assert seen["metrics"] == {"rmse": {"running": 0.5, "windowed": 0.25}}
+        assert (seen["edges"], seen["weights"], seen["importances"]) == ([], [], {})
+
+
+def test_a_booster_by_itself_has_edges():
+    booster = Booster(Squared(), GradientDescent(0.1), LinearStack(3))
+    booster.learn(X, Y[:, None])
+    (stack,) = strict(observe(booster, **NUMBERS))["edges"]
+    assert stack["memory"] is None
+    np.testing.assert_allclose(stack["edges"], booster.edges.recent, atol=5.1e-5)
+
+
+def test_of_very_many_learners_neighbours_are_averaged():
+    edges = np.random.default_rng(1).normal(size=1000)
+    edges[:20] = np.nan
+    told = observing._gathered(edges)
+    assert len(told) == observing.LEARNERS
+    starts = np.linspace(0, 1000, observing.LEARNERS + 1).astype(int)
+    for i, (start, stop) in enumerate(pairwise(starts)):
+        known = edges[start:stop][~np.isnan(edges[start:stop])]
+        assert (np.isnan(told[i]) and not len(known)) or told[i] == pytest.approx(known.mean())
+
+
+def test_a_challenger_is_told_apart_from_the_memory_it_challenges():
+    electricity = load_electricity()
+    model, seen_some = SGBClassifier(n_estimators=20, random_state=0), 0
+    for start in range(0, 3000, 300):
+        model.learn(electricity.X[start : start + 300], electricity.y[start : start + 300])
+        edges = observe(model, **NUMBERS)["edges"]
+        challengers = [stack.get("challenger", False) for stack in edges]
+        assert challengers == [b >= 4 for b in range(len(model.committee_.boosters))]
+        seen_some += len(challengers) > 4
+    assert seen_some
+
+
+# The feed.
+
+
+class NaiveFeed:
+    """All observations, thinned from scratch whenever they are asked for: as slow as it is plain."""
+
+    def __init__(self, kept, dense):
+        self.kept, self.dense, self.all, self.stride = kept, dense, [], 1
+
+    def publish(self, rows):
+        self.all = [(number, row) for number, row in self.all if row < rows]
+        self.all.append((self.all[-1][0] + 1 if self.all else 0, rows))
+        self.all = self.thinned()
+        if len(self.all) > self.kept:
+            self.stride *= 2
+            self.all = self.thinned()
+
+    def thinned(self):
+        newest = self.all[-self.dense :]
+        return [one for one in self.all if one in newest or one[0] % self.stride == 0]
+
+
+@given(st.lists(st.integers(-3, 4).map(lambda k: k if k > -3 else -30), max_size=150))
+def test_the_history_is_that_of_a_naive_twin_even_when_rows_stand_still_or_go_back(steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feed_module, "KEPT", 20)
+        patch.setattr(feed_module, "DENSE", 6)
+        feed, naive, rows = Feed(), NaiveFeed(20, 6), 100
+        for step in steps:
+            rows = max(1, rows + step)
+            feed.publish({"rows": rows})
+            naive.publish(rows)
+            kept = [(one["number"], one["rows"]) for one in feed.history()["observations"]]
+            assert kept == naive.all
+            assert len(kept) <= 20
+
+
+def test_a_long_run_is_thinned_evenly_and_its_newest_part_is_whole():
+    feed = Feed()
+    for i in range(1, 10_001):
+        feed.publish(observation(500 * i))
+    rows = np.array([one["rows"] for one in feed.history()["observations"]])
+    assert 300 <= len(rows) <= feed_module.KEPT
+    assert rows[0] == 500
+    np.testing.assert_array_equal(rows[-feed_module.DENSE :], 500 * np.arange(9901, 10_001))
+    gaps = np.diff(rows[: -feed_module.DENSE])
+    assert len(set(gaps.tolist())) == 1
+
+
+def test_events_outlive_the_observations_they_came_with_and_the_newest_are_kept():
+    feed = Feed()
+    for i in range(1, 2001):
+        feed.publish(observation(i, events=[Event(i, "new column", f"x{i}")] if i % 3 == 0 else []))
+    events = feed.history()["events"]
+    assert [event["row"] for event in events] == [i for i in range(1, 2001) if i % 3 == 0][-feed_module.EVENTS :]
+    assert events[-1] == {"row": 1998, "kind": "new column", "detail": "x1998", "time": 10.0}
+    assert all("events" not in one for one in feed.history()["observations"])
+
+
+def test_a_listener_gets_the_history_and_then_each_observation():
+    feed = Feed("title", {"target": "y", "n": 3})
+    feed.publish(observation(1))
+    listener = feed.subscribe()
+    (first,) = listener.take()
+    history = json.loads(first.data)
+    assert (first.event, history["title"], history["about"]) == ("history", "title", {"target": "y", "n": "3"})
+    assert [one["rows"] for one in history["observations"]] == [1]
+    feed.publish(observation(2, events=[{"row": 2, "kind": "new class", "detail": "b"}]))
+    feed.end()
+    second, third = listener.take()
+    assert json.loads(second.data)["events"] == [{"row": 2, "kind": "new class", "detail": "b", "time": 10.0}]
+    assert json.loads(second.data)["number"] == 1
+    assert (third.event, first.id < second.id < third.id) == ("ended", True)
+    assert listener.take() == []
+    assert feed.history()["ended"]
+    feed.publish(observation(3))
+    assert not feed.history()["ended"]
+
+
+def test_a_listener_that_falls_behind_gets_a_fresh_history_instead_of_what_it_missed():
+    feed = Feed()
+    slow, quick = feed.subscribe(), feed.subscribe()
+    slow.take(), quick.take()
+    heard = 0
+    for i in range(1, feed_module.QUEUE + 2):
+        feed.publish(observation(i))
+        heard += len(quick.take())
+        assert len(slow._queue) <= feed_module.QUEUE
+    assert heard == feed_module.QUEUE + 1
+    (message,) = slow.take()
+    assert message.event == "history"
+    assert json.loads(message.data) == feed.history()
+    feed.publish(observation(1000))
+    assert [message.event for message in slow.take()] == ["observation"]
+
+
+def test_twenty_threads_that_listen_while_one_publishes_all_end_with_the_same_history():
+    feed, n = Feed(), 400
+    results, barrier = [], threading.Barrier(21)
+
+    def listen():
+        ready = threading.Event()
+        listener = feed.subscribe(ready.set)
+        rows, ids, ended = [], [], False
+        barrier.wait()
+        while not ended:
+            assert ready.wait(20)
+            ready.clear()
+            for message in listener.take():
+                ids.append(message.id)
+                data = json.loads(message.data)
+                if message.event == "history":
+                    rows, ended = [one["rows"] for one in data["observations"]], data["ended"]
+                elif message.event == "observation":
+                    rows.append(data["rows"])
+                else:
+                    ended = True
+        results.append((rows, ids))
+
+    threads = [threading.Thread(target=listen) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    for i in range(1, n + 1):
+        feed.publish(observation(i))
+    feed.end()
+    for thread in threads:
+        thread.join(30)
+    assert len(results) == 20
+    for rows, ids in results:
+        assert rows == list(range(1, n + 1))
+        assert ids == sorted(set(ids))
+
+
+def test_a_listener_whose_event_loop_is_gone_does_not_disturb_the_publisher():
+    feed = Feed()
+    loop = asyncio.new_event_loop()
+    listener = feed.subscribe(lambda: loop.call_soon_threadsafe(print))
+    loop.close()
+    feed.publish(observation(1))
+    assert listener.closed
+    assert feed.n_listeners == 0
+    feed.publish(observation(2))
+
+
+def test_observations_made_by_hand_become_strict_json_or_are_refused():
+    feed = Feed()
+    feed.publish({"rows": np.int64(5), "rows_per_second": np.float64("nan"), "when": Path("x"), "list": (1, np.inf)})
+    (kept,) = feed.history()["observations"]
+    assert kept == {"number": 0, "rows": 5, "rows_per_second": None, "when": "x", "list": [1, None]}
+    before = feed.history()
+    for rows in (None, 2.5, "7"):
+        with pytest.raises(ValueError, match=r"observation has rows .* expected a whole number"):
+            feed.publish({"rows": rows})
+    assert feed.history() == before
+
+
+# The routes.
+
+
+@pytest.fixture
+def client_and_feed():
+    feed = Feed("prices")
+    return TestClient(Starlette(routes=routes(feed))), feed
+
+
+def test_the_page_and_its_files_are_served_with_a_strict_policy(client_and_feed):
+    client, _ = client_and_feed
+    page = client.get("/")
+    policy = page.headers["content-security-policy"]
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    wanted = re.findall(r'(?:src|href)="(?!#)([^"]+)"', page.text)
+    imported = [f"dashboard/{name}" for script in SCRIPTS for name in re.findall(r'from "\./(.+)"', text(script))]
+    assert len(wanted) == 5
+    for path in {*wanted, *imported}:
+        answer = client.get(f"/{path}")
+        assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
+        again = client.get(f"/{path}", headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["feed.py", "..%2Ffeed.py", "../routes.py", "%2e%2e/%2e%2e/errors.py", "page.html~"])
+def test_no_other_file_can_be_had(client_and_feed, path):
+    client, _ = client_and_feed
+    assert client.get(f"/dashboard/{path}").status_code == 404
+
+
+def test_the_page_names_no_other_host_and_has_nothing_inline():
+    for name in FILES:
+        hosts = set(re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]+", text(name)))
+        assert hosts <= {"http://www.w3.org", "https://github.com"}, name  # a namespace, and a remark of uPlot's
+    page = text("page.html")
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)", page)
+    for script in SCRIPTS:
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text(script))
+
+
+def test_scripts_need_only_scripts_before_them_and_say_so_in_one_line_each():
+    for i, script in enumerate(SCRIPTS):
+        imports = re.findall(r'^import .* from "\./(.+)";$', text(script), re.MULTILINE)
+        assert set(imports) <= set(SCRIPTS[:i])
+        assert len(re.findall(r"\bimport\b", text(script))) == len(imports)
+
+
+def events_of(body):
+    """The messages of a stream: (event, id, data), and its comments."""
+    messages, comments = [], []
+    for block in body.strip().split("\n\n"):
+        fields = [line.partition(": ")[::2] for line in block.split("\n")]
+        comments += [value for name, value in fields if name == ""]
+        found = dict(fields)
+        if "data" in found:
+            messages.append((found["event"], int(found["id"]), json.loads(found["data"])))
+    return messages, comments
+
+
+def test_the_stream_begins_with_the_history_and_ends_when_the_feed_disconnects(client_and_feed, monkeypatch):
+    client, feed = client_and_feed
+    monkeypatch.setattr(routes_module, "HEARTBEAT", 0.05)
+    feed.publish(observation(1))
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(client.get("/events")))
+    thread.start()
+    while feed.n_listeners == 0:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    feed.publish(observation(2))
+    time.sleep(0.2)
+    feed.disconnect()
+    thread.join(10)
+    (answer,) = answers
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.startswith("retry: 2000\n\n")
+    messages, comments = events_of(answer.text)
+    assert [(event, id) for event, id, _ in messages] == [("history", 1), ("observation", 2)]
+    assert messages[1][2]["rows"] == 2
+    assert "still here" in comments
+    assert answer.text.endswith(": still here\n\n")  # quiet again after the last message, not spinning
+    assert feed.n_listeners == 0
+
+
+def test_what_was_said_just_before_the_end_is_still_heard(client_and_feed):
+    client, feed = client_and_feed
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(client.get("/events")))
+    thread.start()
+    while feed.n_listeners == 0:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    feed.publish(observation(1))
+    feed.end()
+    feed.disconnect()
+    thread.join(10)
+    messages, _ = events_of(answers[0].text)
+    assert [event for event, _, _ in messages] == ["history", "observation", "ended"]
+
+
+# The server.
+
+
+def test_twenty_clients_hear_everything_and_the_server_closes_cleanly_under_them():
+    feed, bodies = Feed("prices"), []
+
+    def listen(url):
+        with urlopen(f"{url}events", timeout=30) as stream:
+            bodies.append(stream.read().decode())
+
+    running = serve_in_thread(feed)
+    threads = [threading.Thread(target=listen, args=(running.url,)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 20
+    while feed.n_listeners < 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for i in range(1, 31):
+        feed.publish(observation(i))
+        time.sleep(0.005)
+    time.sleep(0.3)
+    started = time.monotonic()
+    running.close()
+    assert time.monotonic() - started < 5
+    for thread in threads:
+        thread.join(10)
+    assert len(bodies) == 20
+    for body in bodies:
+        messages, _ = events_of(body)
+        rows = [r["rows"] for _, _, data in messages for r in data.get("observations", [data])]
+        assert rows == list(range(1, 31))
+    assert feed.n_listeners == 0
+
+
+def test_a_client_that_goes_away_is_forgotten():
+    feed = Feed()
+    with serve_in_thread(feed) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as sock:
+            sock.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            heard = b""
+            while b"event: history" not in heard:
+                heard += sock.recv(1000)
+            assert heard.startswith(b"HTTP/1.1 200")
+            assert feed.n_listeners == 1
+        deadline = time.monotonic() + 10
+        while feed.n_listeners and time.monotonic() < deadline:
+            feed.publish(observation(1))
+            time.sleep(0.02)
+        assert feed.n_listeners == 0
+
+
+def test_an_application_of_ones_own_is_served_on_the_port_asked_for():
+    feed = Feed()
+    with serve_in_thread(feed) as running:
+        port = running.port
+    with serve_in_thread(Starlette(routes=routes(feed)), "localhost", port, feed=feed) as running:
+        assert running.url == f"http://127.0.0.1:{port}/"
+        assert urlopen(running.url).status == 200
+
+
+def test_a_port_in_use_is_told_in_one_sentence_with_a_way_out():
+    feed = Feed()
+    with (
+        serve_in_thread(feed) as running,
+        pytest.raises(OSError, match=rf"port {running.port} of 127.0.0.1 is in use .* or 0 for any that is free"),
+    ):
+        serve_in_thread(feed, port=running.port)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.168.1.5", "example.com"])
+def test_other_machines_are_let_in_only_if_that_was_asked_for(host):
+    with pytest.raises(ValueError, match=r"host is .* other machines .* pass public=True"):
+        serve_in_thread(Feed(), host)
+
+
+def test_a_public_server_listens_everywhere_and_a_strange_address_is_refused():
+    with serve_in_thread(Feed(), "0.0.0.0", public=True) as running:
+        assert urlopen(Request(running.url, headers={"Host": "any.name"})).status == 200
+    with pytest.raises(OSError, match=r"cannot serve at 192\.0\.2\.1"):
+        serve_in_thread(Feed(), "192.0.2.1", public=True)
+
+
+def test_a_local_server_answers_to_no_foreign_name():
+    with serve_in_thread(Feed()) as running:
+        assert urlopen(Request(running.url, headers={"Host": f"localhost:{running.port}"})).status == 200
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(Request(running.url, headers={"Host": "evil.example"}))
+
+
+def test_an_application_that_cannot_start_is_told():
+    async def broken(scope, receive, send):
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no"})
+
+    with pytest.raises(OSError, match="did not start"):
+        serve_in_thread(broken)
+
+
+# The file.
+
+
+class Parts(HTMLParser):
+    """Scripts, styles and the policy of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.policy, self.title, self._open = [], "", "", None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = attributes["content"]
+        self._open = (tag, attributes.get("type"))
+
+    def handle_data(self, data):
+        if self._open and self._open[0] in ("script", "style", "title"):
+            self.found.append((*self._open, data))
+            self._open = None
+
+
+def test_the_file_holds_all_and_allows_nothing_else(tmp_path):
+    feed = Feed("<script>alert(1)</script>", {"target": "</script><img src=x onerror=alert(1)>"})
+    feed.publish(observation(7, events=[Event(7, "new class", "<!-- </script>")]))
+    path = write_page(feed, tmp_path / "report.html")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    page = Parts(path.read_text("utf-8"))
+    inside = {(tag, kind): body for tag, kind, body in page.found}
+    assert inside["title", None] == "<script>alert(1)</script>"
+    assert json.loads(inside["script", "application/json"]) == {**feed.history(), "ended": True}
+    assert len([1 for tag, kind, _ in page.found if tag == "script" and kind != "application/json"]) == 2
+    for tag, kind, body in page.found:
+        if (tag, kind) != ("script", "application/json") and tag != "title":
+            digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in page.policy
+    assert "default-src 'none'" in page.policy
+    assert not re.search(r"^(import|export) ", inside["script", "module"], re.MULTILINE)
+    assert "Permission is hereby granted" in path.read_text("utf-8")  # uPlot's licence travels along
+    assert not feed.history()["ended"]
+
+
+def test_a_file_that_is_there_is_replaced_whole(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    feed = Feed("new")
+    write_page(feed, str(path))
+    assert path.read_text("utf-8").startswith("<!doctype html>")
+
+
+# Looks that can be checked without looking.
+
+
+def luminance(colour):
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [":root {", ':root[data-theme="dark"] {'])
+def test_text_stands_out_from_what_is_behind_it(theme):
+    block = text("page.css").split(theme, 1)[1].split("}", 1)[0]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+    for ink in ("text", "muted", "accent"):
+        for ground in ("page", "panel"):
+            assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    areas = [name for name in colours if re.match(r"memory-|column-|others", name)]
+    assert len(areas) == 15 + 8 + 1
+    for area in areas:
+        assert contrast(colours["on-area"], colours[area]) >= 4.5, area
+
+
+# Without the extra.
+
+
+def test_everything_but_serving_works_without_starlette_and_uvicorn(tmp_path):
+    code = f"""
+import sys
+sys.modules["starlette"] = sys.modules["uvicorn"] = None
+from streamboost.dashboard import Feed, observe, routes, serve_in_thread, write_page
+from streamboost.errors import MissingDependency
+feed = Feed("prices")
+feed.publish(observe(None, rows=1, running={{}}, windowed={{}}, rows_per_second=None))
+write_page(feed, {str(tmp_path / "page.html")!r})
+for serve in (routes, serve_in_thread):
+    try:
+        serve(feed)
+    except MissingDependency as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.count("pip install 'streamboost[serve]'") == 2
+    assert (tmp_path / "page.html").exists()
+
+
+def test_the_room_shows_these_names():
+    assert dashboard.__all__ == sorted(dashboard.__all__)
+    assert all(hasattr(dashboard, name) for name in dashboard.__all__)

@@ -1,0 +1,105 @@
+"""The guard: which rows are bad, and that the others are untouched."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamboost import SGBClassifier, SGBRegressor
+from streamboost.guards import Guard, Quarantine
+
+values = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True, width=64))
+
+
+@given(rows=st.lists(st.tuples(values, values), min_size=1, max_size=30))
+def test_what_the_guard_lets_through_a_model_learns_and_stays_finite(rows):
+    table = pa.table(
+        {"x": pa.array([x for x, _ in rows], pa.float64()), "y": pa.array([y for _, y in rows], pa.float64())}
+    )
+    sifted = Guard().sift(table, "y", "regression")
+    assert sifted.good.sum() == len(sifted.y) == sifted.X.num_rows
+    assert set(np.flatnonzero(~sifted.good)) == set(sifted.reasons)
+    for good, (x, y) in zip(sifted.good, rows, strict=True):
+        fine = y is not None and math.isfinite(y) and abs(y) <= 1e100 and not (x is not None and math.isinf(x))
+        assert good == fine
+    if len(sifted.y):
+        model = SGBRegressor(n_estimators=2, memory=32)
+        model.learn(sifted.X, sifted.y)
+        assert np.isfinite(model.predict(sifted.X)).all()
+
+
+def settled():
+    rng = np.random.default_rng(0)
+    table = pa.table({"x": rng.normal(size=300), "y": 10 + rng.normal(size=300)})
+    guard, model = Guard(), SGBRegressor(n_estimators=3, memory=64, random_state=0)
+    sifted = guard.sift(table, "y", "regression", model)
+    model.learn(sifted.X, sifted.y)
+    guard.learned(sifted.y)
+    return guard, model
+
+
+@pytest.mark.parametrize(
+    ("target", "is_bad"), [(11.0, False), (1e5, False), (1e7, False), (1.1e7, True), (-1e30, True)]
+)
+def test_a_gradient_a_million_times_the_targets_so_far_is_absurd(target, is_bad):
+    guard, model = settled()
+    sifted = guard.sift(pa.table({"x": [0.0], "y": [target]}), "y", "regression", model)
+    assert bool(sifted.reasons) == is_bad
+
+
+def test_a_large_target_the_model_expects_is_not_absurd():
+    guard, model = settled()
+    guard.absurd = 0.5
+    near = pa.table({"x": [0.0], "y": [10.0]})
+    assert not guard.sift(near, "y", "regression", model).reasons  # the gradient is small, the target is not
+    assert guard.sift(near, "y", "regression").reasons
+
+
+def test_zeros_so_far_make_no_number_absurd():
+    guard = Guard()
+    guard.learned(np.zeros(500))
+    assert not guard.sift(pa.table({"x": [0.0], "y": [5.0]}), "y", "regression").reasons
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (pa.array([1.0, 0.0, None]), [1, 0]),
+        (pa.array([1.5, 7.0, None]), [7]),
+        (pa.array([3, 4, None], pa.int8()), [3, 4]),
+        (pa.array(["a", "b", None]), ["a", "b"]),
+        (pa.array([True, False, None]), [True, False]),
+        (pa.array(["a", "b", None]).dictionary_encode(), ["a", "b"]),
+    ],
+)
+def test_classes_are_what_they_are_and_whole_numbers_are_whole(column, labels):
+    sifted = Guard().sift(pa.table({"x": [1.0, 2.0, 3.0], "y": column}), "y", "classification")
+    assert sifted.y.tolist() == labels
+    assert list(map(type, sifted.y.tolist())) == list(map(type, labels))
+    assert "missing" in sifted.reasons[2]
+    assert (0 in sifted.reasons) == (len(labels) == 1)
+    SGBClassifier(n_estimators=2).learn(sifted.X, sifted.y)
+
+
+def test_text_where_numbers_are_expected_is_bad_unless_it_is_a_number():
+    sifted = Guard().sift(pa.table({"x": [1.0, 2.0], "y": ["3.5", "many"]}), "y", "regression")
+    assert sifted.y.tolist() == [3.5]
+    assert "'many'" in sifted.reasons[1]
+
+
+def test_a_quarantine_is_cut_back_and_bounded(tmp_path):
+    quarantine = Quarantine(tmp_path / "q.jsonl", limit_bytes=1000)
+    quarantine.add("first", text="a", position={"row": 1}, row=1)
+    kept = quarantine.n, quarantine.length
+    quarantine.add("second", text="b", row=2)
+    quarantine.cut(*kept)
+    assert [json.loads(line)["reason"] for line in (tmp_path / "q.jsonl").read_text().splitlines()] == ["first"]
+    for _ in range(50):
+        quarantine.add("more", text="c" * 100, row=3)
+    assert quarantine.n == 51
+    assert (tmp_path / "q.jsonl").stat().st_size <= 1000
+    assert Quarantine(tmp_path / "q.jsonl").length == quarantine.length

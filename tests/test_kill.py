@@ -1,0 +1,82 @@
+"""Killed at random moments and resumed, a run comes to the same end as one that was never killed."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from streamboost.checkpoints import read_latest
+from streamboost.cli import main
+from streamboost.states import same_state
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+N_ROWS = 12_000
+SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "memory=[64,256]"]
+OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
+
+
+def killed(seed, longest, words):
+    """Run a command to its end, killed on the way; return how often."""
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(seed), str(longest), *words], capture_output=True, text=True, timeout=400
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return int(re.search(r"kills: (\d+)", done.stdout)[1])
+
+
+def check_same(one: Path, other: Path, ending: str) -> None:
+    """Models bit for bit, every row counted once, predictions and quarantine without gaps or doubles."""
+    straight, resumed = read_latest(one / "m"), read_latest(other / "m")
+    assert same_state(straight.model, resumed.model)
+    assert straight.rows == resumed.rows
+    assert [m.value for m in straight.state["book"].running] == [m.value for m in resumed.state["book"].running]
+    assert (one / f"said.{ending}").read_bytes() == (other / f"said.{ending}").read_bytes()
+    quarantines = [
+        [json.loads(line)["text"] for line in (where / "m" / "quarantine.jsonl").read_text().splitlines()]
+        for where in (one, other)
+        if (where / "m" / "quarantine.jsonl").exists()
+    ]
+    assert quarantines in ([], [quarantines[0]] * 2)
+
+
+def rows():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(N_ROWS, 4))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.1 * rng.normal(size=N_ROWS)
+    y[::997] = np.nan
+    return pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "predictions"), [("parquet", "parquet"), ("csv", "csv"), ("jsonl", "arrow")])
+def test_a_run_over_files_killed_twenty_times_is_the_same_as_one_never_killed(ending, predictions, tmp_path, capsys):
+    table = rows()
+    file = tmp_path / f"rows.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, file, row_group_size=1700)
+    elif ending == "csv":
+        pa.csv.write_csv(table, file)
+        lines = file.read_text().splitlines()
+        lines[4321] += ",one,too,many"
+        file.write_text("\n".join(lines) + "\n")
+    else:
+        file.write_text("".join(json.dumps(row).replace("NaN", "null") + "\n" for row in table.to_pylist()))
+
+    def words(where):
+        said = str(tmp_path / where / f"said.{predictions}")
+        (tmp_path / where).mkdir()
+        return ["run", str(file), "--target", "y", "--task", "regression", "--model", str(tmp_path / where / "m"),
+                "--predictions", said, "--json", "-q", *OFTEN, *SMALL]  # fmt: skip
+
+    assert main(words("straight")) == 0
+    assert killed(len(ending), 0.25, [*words("killed"), "--resume"]) >= 20
+    check_same(tmp_path / "straight", tmp_path / "killed", predictions)
+    n_bad = len(range(0, N_ROWS, 997)) + (ending == "csv")
+    assert read_latest(tmp_path / "killed" / "m").rows == N_ROWS - n_bad
