@@ -104,7 +104,9 @@ class Run:
     source : Source
         Its ``on_bad``, if it has one and it is not set to "skip", is taken over: bad rows go into quarantine.
     model : estimator
-        Only for a new run; a resumed one has its own.
+        Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
+        :mod:`streamboost.cluster`, is always needed: ``detach`` tells what a checkpoint keeps of it, ``attach`` goes
+        back to that.
     options : Options
     directory : path, optional
         For checkpoints and quarantine; without it nothing survives the process.
@@ -183,7 +185,11 @@ class Run:
                     f"{name} is {getattr(self.options, name)!r}, but the model in {str(self.store.directory)!r} was "
                     f"made for {state.get(name)!r}. Say so, or name another directory."
                 )
-        self.model, self.position, self.rows = found.model, found.position, found.rows
+        if hasattr(self.model, "attach"):
+            self.model.attach(found.model)
+        else:
+            self.model = found.model
+        self.position, self.rows = found.position, found.rows
         self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
         self.n_bad, self._bad_places, self._kept = state["n_bad"], state["bad_places"], state
         self._n_bad_before = self.n_bad
@@ -371,7 +377,8 @@ class Run:
                 self.predictions.flush()
             if self.quarantine is not None:
                 self.quarantine.flush()
-            self.store.save(Checkpoint(self.model, self.position, self.rows, self._state()))
+            kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
+            self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
         except OSError as error:
             self.checkpoint_error = (
                 f"no checkpoint could be written at row {self.rows_read:,} ({error}); the one before it is still good. "

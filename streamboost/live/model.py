@@ -1,0 +1,578 @@
+"""The live model: what each request changes, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamboost.arrays import BoolArray
+from streamboost.contenders import Answers, Task, joined, no_answers
+from streamboost.errors import SnapshotError
+from streamboost.guards import Quarantine
+from streamboost.journal import Entry, Journal, Transaction
+from streamboost.live.first_answers import write_first
+from streamboost.live.intake import (
+    as_table,
+    check_keys,
+    check_labels,
+    is_nothing,
+    is_same,
+    label_column,
+    pack_rows,
+    plain,
+)
+from streamboost.live.learner import Learner, Lesson, LessonKind, split
+from streamboost.live.settling import Settled, check, settle, settle_each
+
+CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
+REASONS_KEPT = 100  # with the id of a request
+logger = logging.getLogger(__name__)
+
+
+class Learned(NamedTuple):
+    """What became of a table of rows with their targets."""
+
+    rows: int  # learned
+    quarantined: int
+    repeated: bool  # a request with this id was answered before: these are its figures, without arrays
+    y: NDArray[Any]
+    answers: Answers  # made before learning
+    good: BoolArray  # (n,) of all rows of the table, whether they were learned
+    reasons: dict[int, str]  # of the others, by row
+
+    @property
+    def predictions(self) -> NDArray[Any]:
+        """What the model said of the rows that were learned, just before."""
+        return self.answers.values
+
+
+class Labelled(NamedTuple):
+    """What became of labels."""
+
+    learned: int  # for the first time
+    corrected: int  # learned again, with another label
+    unchanged: int  # learned with this label before
+    early: int  # for rows that have not come yet
+    quarantined: int
+    repeated: bool  # as in Learned
+    y: NDArray[Any]  # of those learned for the first time
+    answers: Answers  # of these, made just before learning
+    first: Answers  # of these, made when they were first asked about
+    reasons: dict[int, str]  # of those in quarantine, by their place among the keys
+
+    @property
+    def predictions(self) -> NDArray[Any]:
+        """What the model said of the rows that were learned for the first time, just before."""
+        return self.answers.values
+
+
+class LiveModel:
+    """A model that learns from requests. Every change is durable in a journal before it is made; one thread writes.
+
+    ``remember`` may be called from any thread, and figures may be looked at from any. Everything else is for one
+    thread at a time; a second one is refused.
+
+    Parameters
+    ----------
+    directory : path
+        Holds the checkpoints, the journal and the quarantine. What is there goes on.
+    model : SGBRegressor or SGBClassifier, optional
+        For a new directory, best with ``new_columns="grow"``; a copy of it is used. Ignored where there is a model.
+    target : str, optional
+        The name of the column with targets; left out, the one the directory knows, or ``"target"``.
+    checkpoint_every : int
+        Rows learned between checkpoints.
+    expire_after : float, optional
+        Seconds a row waits for its label; left out, for as long as there is room.
+    default : label, optional
+        What rows are learned with that waited too long, such as 0 for "not clicked"; left out, they are dropped.
+    pending_limit : int
+        How many rows may wait; beyond, those that waited longest are expired. As many learned rows are kept for
+        corrections, and as many early labels.
+    correct_within : float
+        Seconds for which the label of a learned row can be corrected, and a label waits for its row.
+    remember_ids : int
+        How many ids of requests are remembered.
+    durable : bool
+        Whether requests survive a power cut; the crash of the process they survive always.
+    clock : callable
+        Seconds.
+    on_learned : callable, optional
+        Called with a dict and a :class:`Lesson` after rows were learned, again in a replay. The dict is ``state``:
+        what is kept there, such as metrics, is as exact as the model.
+
+    Attributes
+    ----------
+    model : SGBRegressor or SGBClassifier
+    rows : int
+        Rows learned, corrections included.
+    state : dict
+        Whatever else is to be saved with the model.
+    n_pending, n_early : int
+        Rows that wait for labels, and labels that wait for rows.
+    n_corrected, n_expired, n_crowded, n_dropped, n_quarantined : int
+        Rows learned again; rows that waited too long, or made room; those of them that made room; those that left
+        without being learned; rows and labels that could not be learned.
+    journal_length : int
+        Entries in the journal: those since the last checkpoint but one.
+    last_checkpoint_error : str or None
+        Why the last checkpoint could not be written; nothing is lost, as the journal is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamboost import SGBClassifier
+    >>> rows = pa.table({"hour": [9, 23], "place": ["top", "side"]})
+    >>> with LiveModel(tempfile.mkdtemp(), SGBClassifier(new_columns="grow"), target="clicked") as live:
+    ...     before = live.predict(rows, keys=["view-1", "view-2"])
+    ...     labelled = live.label(["view-2", "view-1"], [0, 1])
+    ...     corrected = live.label(["view-2"], [1])
+    >>> labelled.learned, corrected.corrected, live.rows, live.n_pending
+    (2, 1, 3, 0)
+    """
+
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        model: Any = None,
+        *,
+        target: str | None = None,
+        checkpoint_every: int = 10_000,
+        expire_after: float | None = None,
+        default: Any = None,
+        pending_limit: int = 1_000_000,
+        correct_within: float = 86_400.0,
+        remember_ids: int = 100_000,
+        durable: bool = True,
+        clock: Callable[[], float] = time.time,
+        on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
+    ) -> None:
+        _check_positive(
+            checkpoint_every=checkpoint_every,
+            expire_after=1 if expire_after is None else expire_after,
+            pending_limit=pending_limit,
+            correct_within=correct_within,
+            remember_ids=remember_ids,
+        )
+        self.directory = Path(directory)
+        self.checkpoint_every = checkpoint_every
+        self.expire_after, self.default = expire_after, default
+        self.pending_limit, self.correct_within = pending_limit, correct_within
+        self.clock = clock
+        self.on_learned = on_learned
+        self._writing = threading.Lock()
+        self._is_closed = False
+        self._refusal = ""  # of the last entry that the model did not take
+        self._quarantine = Quarantine(self.directory / "quarantine.jsonl")
+        self._learner = Learner(
+            self.directory,
+            model,
+            target,
+            lambda path: Journal(path, durable=durable, limit=int(pending_limit), ids=int(remember_ids)),
+            self._tell,
+            self._refuse,
+        )
+        self._journal = self._learner.journal
+        self._checkpoint_if_due()
+
+    # Figures, for any thread.
+
+    @property
+    def model(self) -> Any:
+        """The estimator; only the writer may use it while there are requests to learn."""
+        return self._learner.model
+
+    @property
+    def rows(self) -> int:
+        """Rows learned, corrections included."""
+        return self._learner.rows
+
+    @property
+    def target(self) -> str:
+        """The name of the column with targets."""
+        return self._learner.target
+
+    @property
+    def task(self) -> Task:
+        """Whether targets are numbers or classes."""
+        return self._learner.task
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Whatever else is saved with the model."""
+        return self._learner.state
+
+    @property
+    def last_checkpoint_error(self) -> str | None:
+        """Why the last checkpoint could not be written."""
+        return self._learner.checkpoint_error
+
+    @property
+    def n_pending(self) -> int:
+        """Rows that wait for their labels."""
+        return self._journal.counts["waiting"]
+
+    @property
+    def n_early(self) -> int:
+        """Labels that wait for their rows."""
+        return self._journal.counts["early"]
+
+    @property
+    def n_corrected(self) -> int:
+        """Rows that were learned again with another label."""
+        return self._journal.counts["corrected"]
+
+    @property
+    def n_expired(self) -> int:
+        """Rows that waited too long, or had to make room."""
+        return self._journal.counts["expired"]
+
+    @property
+    def n_crowded(self) -> int:
+        """Rows that had to make room for others."""
+        return self._journal.counts["crowded"]
+
+    @property
+    def n_dropped(self) -> int:
+        """Rows that left without being learned."""
+        return self._journal.counts["dropped"]
+
+    @property
+    def n_quarantined(self) -> int:
+        """Rows and labels that could not be learned."""
+        return self._journal.counts["quarantined"]
+
+    @property
+    def journal_length(self) -> int:
+        """Entries in the journal."""
+        return self._journal.counts["entries"]
+
+    # Requests.
+
+    def predict(self, table: Any, keys: Sequence[str] | None = None, *, id: str | None = None) -> NDArray[Any]:
+        """Predict rows, and remember them if they have keys, as :meth:`remember` does.
+
+        Before anything was learned, a number is 0 and a class None.
+        """
+        with self._writer():
+            table = as_table(table)
+            contender = self._learner.contender
+            answers = contender.answers(contender.predict(table), table.num_rows)
+            if keys is not None:
+                self.remember(keys, table, answers.probabilities or answers.values, id=id)
+                self._tidy()
+        is_unknown_number = self.task == "regression" and not answers.known.any()
+        return np.zeros(len(answers.known)) if is_unknown_number else answers.values
+
+    def remember(self, keys: Sequence[str], table: Any, predictions: Any = None, *, id: str | None = None) -> None:
+        """Let rows wait for their labels, in place of earlier ones of the same keys; from any thread.
+
+        The rows are durable when this returns. Labels that were there before them are learned with the writer's next
+        request.
+
+        Parameters
+        ----------
+        keys : sequence of str, of length n
+            A key names one prediction, such as a view or an order: it is what the label will come with.
+        table : pyarrow.Table of n rows
+            Without the target.
+        predictions : array of shape (n,) or Probabilities, optional
+            What was said of the rows; it comes back with the label, to be scored.
+        id : str, optional
+            Of the request: one with the same id does nothing. Without it, rows that are sent again wait again, even if
+            they have been learned meanwhile.
+        """
+        table = as_table(table)
+        keys = check_keys(keys)
+        if len(keys) != table.num_rows:
+            raise ValueError(f"there are {len(keys)} keys and {table.num_rows} rows, expected a key for each row.")
+        if self.target in table.column_names:
+            raise ValueError(
+                f"the rows hold the column {self.target!r}, which is what is to be predicted. Leave it out, or learn "
+                "the rows if it is known."
+            )
+        first = None if predictions is None else write_first(predictions, len(keys))
+        if keys and self._answered(id, "remember") is None:
+            self._journal.put(pack_rows(keys, plain(table), self.clock(), first), id)
+
+    def learn(self, table: Any, *, id: str | None = None) -> Learned:
+        """Predict rows, then learn them.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            With the target. Rows that cannot be learned go to the quarantine.
+        id : str, optional
+            Of the request: one with the same id is not learned again.
+        """
+        with self._writer() as learner:
+            answered = self._answered(id, "learn")
+            if answered is not None:
+                self._tidy()  # a crash may have come before
+                return Learned(**answered, repeated=True, y=np.zeros(0), answers=no_answers(0), good=np.ones(0, bool))
+            table = as_table(table)
+            sifted = learner.guard.sift(table, self.target, self.task, self.model)
+            reasons, n = sifted.reasons, len(sifted.y)
+            if n:
+                entry = plain(sifted.X).append_column(self.target, pa.array(sifted.y))
+                check(self.model, *split(entry))
+            with self._journal.transaction() as changes:
+                if n:
+                    changes.add_entry("learn", entry)
+                self._put_aside(changes, ((row, why, id, table.slice(row, 1)) for row, why in reasons.items()))
+                self._answer(changes, id, "learn", {"rows": n, "quarantined": len(reasons), "reasons": reasons})
+            lessons = learner.catch_up()
+            self._tidy()
+        if not lessons:
+            reasons = dict.fromkeys(range(len(sifted.good)), self._refusal) | reasons
+            return Learned(0, len(reasons), False, np.zeros(0), no_answers(0), sifted.good & False, reasons)
+        return Learned(n, len(reasons), False, lessons[0].y, lessons[0].answers, sifted.good, reasons)
+
+    def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
+        """Learn rows whose labels have come.
+
+        A label for a row that was learned with another one is learned too, within ``correct_within`` seconds; the
+        earlier label cannot be unlearned. One for a row that has not come yet waits for it.
+
+        Parameters
+        ----------
+        keys : sequence of str, of length n
+        targets : array of shape (n,)
+        id : str, optional
+            Of the request: one with the same id is not learned again.
+        """
+        with self._writer() as learner:
+            answered = self._answered(id, "label")
+            nothing = no_answers(0)
+            if answered is not None:
+                self._tidy()  # a crash may have come before
+                return Labelled(**answered, repeated=True, y=np.zeros(0), answers=nothing, first=nothing)
+            keys = check_keys(keys)
+            labels = check_labels(targets, len(keys))
+            with self._journal.transaction() as changes:
+                figures = self._settle_labels(changes, keys, labels)
+                self._answer(changes, id, "label", figures)
+            lessons = learner.catch_up()
+            self._tidy()
+        for name, kind in (("learned", "label"), ("corrected", "correct")):
+            n = sum(len(lesson.y) for lesson in lessons if lesson.kind == kind)
+            figures["quarantined"] += figures[name] - n  # what the model did not take in spite of all checks
+            figures[name] = n
+        lessons = [lesson for lesson in lessons if lesson.kind == "label"]
+        if not lessons:
+            return Labelled(**figures, repeated=False, y=np.zeros(0), answers=nothing, first=nothing)
+        y = np.concatenate([lesson.y for lesson in lessons])
+        answers, first = (joined([getattr(lesson, name) for lesson in lessons]) for name in ("answers", "first"))
+        return Labelled(**figures, repeated=False, y=y, answers=answers, first=first)
+
+    def expire(self, now: float | None = None, *, limit: int | None = None) -> int:
+        """Learn or drop rows that have waited too long; return how many. To be called now and then.
+
+        Parameters
+        ----------
+        now : float, optional
+            Left out, what the clock says.
+        limit : int, optional
+            How many rows at most, so that other requests need not wait long.
+        """
+        with self._writer():
+            now = self.clock() if now is None else now
+            n_expired, left = 0, math.inf if limit is None else limit
+            if self.expire_after is not None:
+                while n := self._expire_some(int(min(CHUNK, left)), now, until=now - self.expire_after):
+                    n_expired, left = n_expired + n, left - n
+            with self._journal.transaction() as changes:
+                changes.forget(now - self.correct_within)
+            self._tidy()
+        return n_expired
+
+    def checkpoint(self) -> Path:
+        """Save the model, and shorten the journal. If there is an ``OSError``, nothing is lost."""
+        with self._writer() as learner:
+            return learner.checkpoint(self.clock() - self.correct_within)
+
+    def close(self) -> None:
+        """Save the model, if that is possible, and let another process have the directory."""
+        with self._writing:
+            if self._is_closed:
+                return
+            try:
+                self._learner.heal()
+                self._try_checkpoint()
+            finally:
+                self._is_closed = True
+                self._learner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _writer(self) -> Iterator[Learner]:
+        """Be alone, with a model that has learned all there is in the journal."""
+        if not self._writing.acquire(blocking=False):
+            raise RuntimeError(
+                "two threads use a live model at once, expected one: only remember is for any thread. Send all "
+                "requests through one thread."
+            )
+        try:
+            if self._is_closed:
+                raise ValueError(f"the live model in {str(self.directory)!r} is closed. Open it again.")
+            self._learner.heal()
+            yield self._learner
+        finally:
+            self._writing.release()
+
+    # What was answered, what was learned, what could not be.
+
+    def _answered(self, id: str | None, verb: str) -> dict[str, Any] | None:
+        """What was answered to a request with this id."""
+        if id is None:
+            return None
+        check_keys([id], "id")
+        found = self._journal.find_id(id)
+        if found is None:
+            return None
+        if found[0] != verb:
+            raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
+        return {**found[1], "reasons": {int(row): reason for row, reason in found[1].get("reasons", {}).items()}}
+
+    def _answer(self, changes: Transaction, id: str | None, verb: str, answer: Mapping[str, Any]) -> None:
+        if id is not None:
+            changes.add_id(id, verb, {**answer, "reasons": dict(list(answer["reasons"].items())[:REASONS_KEPT])})
+
+    def _tell(self, learner: Learner, lesson: Lesson) -> None:
+        if self.on_learned is not None:
+            self.on_learned(learner.state, lesson)
+
+    def _refuse(self, learner: Learner, entry: Entry, reason: str) -> None:
+        """Never try an entry again that the model did not take."""
+        self._refusal = reason
+        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
+        with learner.journal.transaction() as changes:
+            changes.refuse(entry.number, reason)
+            self._put_aside(changes, rows)
+
+    def _put_aside(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
+        """Put rows into the quarantine: the place, the reason, the position and the row itself of each."""
+        for row, reason, position, table in rows:
+            text = json.dumps(table.to_pylist()[0], default=str)
+            self._quarantine.add(reason, text=text, position=position, row=row)
+            changes.count(quarantined=1)
+
+    # Labels: in time, early, late and never.
+
+    def _settle_labels(self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+        """Write down what labels mean."""
+        now = self.clock()
+        rows = changes.find(keys)
+        found = {k: row for k, row in rows.items() if row.label is None or now - row.time <= self.correct_within}
+        places: dict[str, list[int]] = {"learned": [], "corrected": [], "unchanged": [], "early": []}
+        for place, (key, label) in enumerate(zip(keys, labels, strict=True)):
+            if key not in found:
+                places["early"].append(place)
+            elif found[key].label is None:
+                places["learned"].append(place)
+            else:
+                places["unchanged" if is_same(found[key].label, label) else "corrected"].append(place)
+        reasons: dict[int, str] = {}
+        kinds: dict[str, LessonKind] = {"learned": "label", "corrected": "correct"}
+        for name, kind in kinds.items():
+            which = places[name]
+            settled = settle(self._learner, [found[keys[i]] for i in which], [labels[i] for i in which])
+            reasons |= {which[i]: reason for i, reason in self._write(changes, kind, settled, now).items()}
+        for i in [i for i in places["early"] if is_nothing(labels[i])]:
+            reasons[i] = f"the label is {labels[i]!r}, expected a number or a class."
+            self._put_aside(changes, [(i, reasons[i], keys[i], pa.table({self.target: label_column([labels[i]])}))])
+        changes.add_early({keys[i]: labels[i] for i in places["early"] if i not in reasons}, now)
+        figures = {name: sum(i not in reasons for i in which) for name, which in places.items()}
+        changes.count(corrected=figures["corrected"])
+        return {**figures, "quarantined": len(reasons), "reasons": reasons}
+
+    def _write(self, changes: Transaction, kind: LessonKind, settled: Settled, now: float) -> dict[int, str]:
+        """Write down rows to be learned; return the reasons of those that are not. A row with a bad label waits on."""
+        rows, labels = settled.rows, settled.labels
+        for places, table in settled.parts:
+            first = [rows[i].first for i in places]
+            changes.add_entry(kind, table, first if any(said is not None for said in first) else None)
+            changes.set_labels({rows[i].key: labels[i] for i in places}, now)
+        changes.remove(rows[i].key for i in settled.strange)
+        reasons = settled.bad | settled.strange
+        tables = (
+            pa.Table.from_batches([rows[i].batch]).append_column(self.target, label_column([labels[i]]))
+            for i in reasons
+        )
+        self._put_aside(
+            changes,
+            ((i, why, rows[i].key, table) for (i, why), table in zip(reasons.items(), tables, strict=True)),
+        )
+        return reasons
+
+    def _expire_some(self, n: int, now: float, until: float | None = None) -> int:
+        """Learn or drop up to n of the rows that have waited longest; return how many there were."""
+        with self._journal.transaction() as changes:
+            rows = changes.oldest(n, until)
+            gone: Iterable[int] = range(len(rows))
+            if self.default is not None:
+                settled = settle_each(self._learner, rows, [self.default] * len(rows))
+                gone = self._write(changes, "expire", settled, now)
+            gone = list(gone)
+            changes.remove(rows[i].key for i in gone)
+            changes.count(expired=len(rows), dropped=len(gone), crowded=len(rows) if until is None else 0)
+        self._learner.catch_up()
+        return len(rows)
+
+    def _tidy(self) -> None:
+        """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due."""
+        while self._journal.counts["due"]:
+            with self._journal.transaction() as changes:
+                due = changes.due(CHUNK)
+                rows = changes.find(due)
+                timely = [key for key, label in due.items() if rows[key].time - label.time <= self.correct_within]
+                labels = [due[key].label for key in timely]
+                settled = settle_each(self._learner, [rows[key] for key in timely], labels)
+                self._write(changes, "label", settled, self.clock())
+                changes.remove_early(due)
+            self._learner.catch_up()
+        while (surplus := self.n_pending - self.pending_limit) > 0:
+            self._expire_some(min(surplus, CHUNK), self.clock())
+        self._checkpoint_if_due()
+
+    def _checkpoint_if_due(self) -> None:
+        if self.rows - self._learner.rows_tried >= self.checkpoint_every:
+            self._try_checkpoint()
+
+    def _try_checkpoint(self) -> None:
+        try:
+            self._learner.checkpoint(self.clock() - self.correct_within)
+        except (OSError, SnapshotError) as error:
+            logger.error(
+                "no checkpoint could be written to %s (%s). Nothing is lost: the journal is kept, and the next try "
+                "comes after %d more rows.",
+                self.directory,
+                error,
+                self.checkpoint_every,
+            )
+
+
+def _check_positive(**options: Any) -> None:
+    for name, value in options.items():
+        if not isinstance(value, (int, float, np.number)) or not value > 0:
+            raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")
