@@ -117,6 +117,7 @@ def test_what_is_no_finite_number_becomes_null():
         "events": [],
         "pending": None,
         "quarantined": 0,
+        "workers": [],
     }
 
 

@@ -38,6 +38,7 @@ class Watchers:
                 rows_per_second=report.rows_per_second,
                 events=report.events,
                 quarantined=self.run.n_bad,
+                workers=self.run.model.metrics() if hasattr(self.run.model, "detach") else (),
             )
         )
 

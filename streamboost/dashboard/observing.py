@@ -14,6 +14,7 @@ from streamboost.arrays import FloatArray
 COLUMNS = 20  # the importances that are told
 LEARNERS = 128  # the edges that are told of a booster; of more, neighbours are averaged
 EXPERTS = 64  # the weights that are told
+WORKERS = 256  # those that are told
 LONGEST_TEXT = 300  # of a name or a detail
 
 
@@ -28,6 +29,7 @@ def observe(
     events: Iterable[Any] = (),
     pending: int | None = None,
     quarantined: int = 0,
+    workers: Iterable[Mapping[str, Any]] = (),
     time: float | None = None,
 ) -> dict[str, Any]:
     """Put down how a model stands.
@@ -52,6 +54,8 @@ def observe(
         Rows that wait for their label; left out where labels come with their rows.
     quarantined : int
         Rows refused so far.
+    workers : iterable of dicts
+        Of a model that lives on several workers: what each says of itself, a number or a text by name.
     time : float, optional
         Seconds since 1970; now, if left out.
 
@@ -88,6 +92,7 @@ def observe(
         "events": [plain_event(event) for event in events],
         "pending": None if pending is None else int(pending),
         "quarantined": int(quarantined),
+        "workers": [_worker(worker) for worker in list(workers)[:WORKERS]],
     }
 
 
@@ -105,6 +110,14 @@ def plain_event(event: Any) -> dict[str, Any]:
         (event["row"], event["kind"], event.get("detail", "")) if isinstance(event, Mapping) else event[:3]
     )
     return {"row": int(row), "kind": _text(kind), "detail": _text(detail)}
+
+
+def _worker(worker: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers as they are, everything else as text."""
+    return {
+        _text(name): finite(value) if isinstance(value, (int, float)) or value is None else _text(value)
+        for name, value in worker.items()
+    }
 
 
 def _text(value: Any) -> str:

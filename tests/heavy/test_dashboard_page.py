@@ -413,3 +413,22 @@ def test_a_model_with_little_to_tell_leaves_sentences_instead_of_empty_charts(wa
             assert len(page.inner_text(f"#{name}-summary")) > 10
         assert not page.is_visible("#metric")
         assert "Nothing so far" in page.inner_text("#events-summary")
+
+
+def test_the_workers_of_a_model_are_a_table_and_without_any_there_is_none(watch):
+    feed = Feed("spread")
+    feed.publish(observation(500))
+    with serve_in_thread(feed) as running:
+        page = watch(running.url)
+        wait_for_rows(page, "500")
+        assert page.locator("#workers-panel").is_hidden()
+        workers = [{"worker": 0, "rows": 12_345, "node": EVIL}, {"worker": 1, "rows": 9, "restarts": 2}]
+        feed.publish(observation(750) | {"workers": observe(None, **NOTHING, workers=workers)["workers"]})
+        wait_for_rows(page, "750")
+        table = page.get_by_role("region", name="Workers")
+        assert table.get_by_role("columnheader").all_inner_texts() == ["worker", "rows", "node", "restarts"]
+        cells = table.get_by_role("cell").all_inner_texts()
+        assert cells == ["0", "12,345", EVIL, "–", "1", "9", "–", "2"]
+
+
+NOTHING = {"rows": 0, "running": {}, "windowed": {}, "rows_per_second": None}

@@ -166,6 +166,18 @@ function showEvents() {
   }));
 }
 
+function showWorkers() {
+  const workers = history.last.workers ?? [];
+  find("workers-panel").hidden = workers.length === 0;
+  if (workers.length === 0) return;
+  const names = [...new Set(workers.flatMap(Object.keys))];
+  find("workers-summary").textContent = `${count(workers.length)} workers, as they were at the newest observation.`;
+  find("workers").tHead.replaceChildren(element("tr", {}, ...names.map((name) =>
+    element("th", { scope: "col" }, name.replaceAll("_", " ")))));
+  find("workers").tBodies[0].replaceChildren(...workers.map((worker) => element("tr", {}, ...names.map((name) =>
+    element("td", {}, typeof worker[name] === "number" ? number(worker[name]) : worker[name] ?? "–")))));
+}
+
 function showTitle() {
   const title = history.title || "streamboost";
   document.title = title;
@@ -191,6 +203,7 @@ function show() {
   charts.edges.show(history.observations, rows, history.events);
   showImportances(rows);
   showRest(rows);
+  showWorkers();
   showEvents();
 }
 

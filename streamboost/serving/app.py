@@ -1,0 +1,277 @@
+"""The application: routes that predict, learn and tell, around one live model.
+
+Requests that predict are answered from the newest published copy, at once if they are small, else in a thread.
+Requests that learn wait for the writer, and are answered when their rows are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from streamboost.dashboard import Feed, routes
+from streamboost.live import LiveModel
+from streamboost.metric_base import Probabilities
+from streamboost.serving import arrow_bodies, bodies
+from streamboost.serving.answers import Answers, answer, arrow_answer, as_arrow, as_json, no_answers, predict
+from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.bodies import JSON_TYPE, Held, read_body
+from streamboost.serving.doors import Doors
+from streamboost.serving.gate import Gate
+from streamboost.serving.learning import Learning
+from streamboost.serving.openapi import document
+from streamboost.serving.refusals import Limits, Refused
+from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.telling import Telling
+from streamboost.serving.tokens import Tokens
+from streamboost.serving.writer import Writer
+
+T = TypeVar("T")
+
+SMALL_BYTES = 65_536  # a body that is read and answered at once, without a thread
+SMALL_ROWS = 16
+THREADS = 2
+logger = logging.getLogger(__name__)
+
+
+def create_app(
+    live: LiveModel,
+    *,
+    feed: Feed | None = None,
+    tokens: Tokens | None = None,
+    limits: Limits | None = None,
+    hosts: Collection[str] | None = ("localhost", "127.0.0.1", "[::1]"),
+    window: int = 1000,
+) -> Starlette:
+    """An application around a live model, which must not be used otherwise as long as it runs.
+
+    Parameters
+    ----------
+    live : LiveModel
+        The application changes it, but does not close it. With a :class:`~streamboost.serving.ScoreKeeper` as its
+        ``on_learned`` the metrics go on where they were; else they begin anew.
+    feed : Feed, optional
+        For the dashboard.
+    tokens : Tokens, optional
+        Who may do what; without them everyone may do everything.
+    limits : Limits, optional
+    hosts : collection of str, optional
+        The names it answers to; None for all, which is only safe with tokens.
+    window : int
+        Over how many of the latest rows windowed metrics look.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamboost import SGBRegressor
+    >>> from streamboost.live import LiveModel
+    >>> with LiveModel(tempfile.mkdtemp(), SGBRegressor(new_columns="grow"), target="price") as live:
+    ...     app = create_app(live)
+    >>> [route.path for route in app.routes][:4]
+    ['/predict', '/learn', '/label', '/checkpoint']
+    """
+    if not isinstance(live.on_learned, ScoreKeeper):
+        live.on_learned = ScoreKeeper(window)
+    server = ModelServer(live, feed or Feed(), tokens, limits or Limits(), live.on_learned)
+    app = Starlette(
+        routes=server.routes(),
+        middleware=[
+            Middleware(
+                Gate, hosts=hosts, routes=PATHS, note=server.telling.gauges.note, limit=server.limits.connections
+            )
+        ],
+        exception_handlers={Refused: _refused, HTTPException: _http_error, Exception: _failed},
+        lifespan=server.lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json")
+
+
+class ModelServer:
+    """The routes, and what they share."""
+
+    def __init__(self, live: LiveModel, feed: Feed, tokens: Tokens | None, limits: Limits, keeper: ScoreKeeper) -> None:
+        self.live, self.feed, self.limits = live, feed, limits
+        self.held = Held(limits.held_bytes)
+        self.doors = Doors(tokens, limits, self.held)
+        self.writer = Writer(live, waiting=limits.waiting)
+        self.telling = Telling(live, self.writer, keeper, self.held, feed, document(limits, tokens is not None))
+        self.learning = Learning(live, limits, self.telling.gauges)
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
+
+    def routes(self) -> list[BaseRoute]:
+        """All there is."""
+        guarded, telling = self.doors.guarded, self.telling
+        return [
+            Route("/predict", guarded("predict", self.predict), methods=["POST"]),
+            Route("/learn", guarded("learn", self.learn), methods=["POST"]),
+            Route("/label", guarded("learn", self.label), methods=["POST"]),
+            Route("/checkpoint", guarded("admin", self.checkpoint), methods=["POST"]),
+            Route("/model", guarded("predict", telling.model)),
+            Route("/metrics", guarded("predict", telling.metrics)),
+            Route("/healthz", telling.health),
+            Route("/openapi.json", telling.openapi),
+            Route("/login", self.doors.login, methods=["GET", "POST"]),
+            *[self.doors.guarded_page(route) for route in routes(self.feed)],
+        ]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Run the writer as long as the application runs; in the end, finish what was taken."""
+        self.writer.start()
+        watch = asyncio.create_task(self.telling.watch())
+        try:
+            yield
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            await asyncio.to_thread(self.writer.stop)
+            self.feed.disconnect()
+            self.threads.shutdown()
+
+    # Predicting.
+
+    async def predict(self, request: Request) -> Response:
+        """Predict rows; those with keys are kept until their labels come."""
+        media_type = _media_type(request)
+        wants_arrow = ARROW_TYPE in request.headers.get("accept", "").lower()
+        body = await read_body(request, self.limits, self.held)
+        try:
+            is_small = len(body) <= SMALL_BYTES
+            rows, keys = await self._call(is_small, lambda: self._rows_to_predict(request, media_type, body))
+            published = self.writer.published
+            if not published.is_ready and keys is None:
+                raise Refused(
+                    409, "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
+                )
+            n = len(rows)
+            if published.is_ready:
+                answers = await self._call(n <= SMALL_ROWS, lambda: predict(published, rows))
+            else:
+                answers = no_answers(n)
+            if keys is not None:
+                await self._call(False, lambda: self._remember(keys, rows, answers))
+        finally:
+            self.held.give_back(len(body))
+        self.telling.gauges.predicted.inc(n)
+        names = rows.column_names if media_type == ARROW_TYPE else {name for row in rows for name in row}
+        unknown = [] if not published.is_ready else [name for name in names if name not in published.columns]
+        if wants_arrow:
+            return arrow_answer(as_arrow(answers, published, unknown))
+        return answer(as_json(answers, published, unknown))
+
+    def _rows_to_predict(self, request: Request, media_type: str, body: bytes) -> tuple[Any, list[str] | None]:
+        """Dicts or a table, and keys if there are any."""
+        key = bodies.take_parameter(request, "key", self.limits.name_length)
+        if media_type == ARROW_TYPE:
+            table = arrow_bodies.parse_table(body, self.limits)
+            return (table, None) if key is None else arrow_bodies.take_key_column(table, key, self.limits)
+        parsed = bodies.parse_json(body)
+        bodies.check_members(parsed, ("rows", "row", "keys"))
+        rows = bodies.take_rows(parsed, self.limits)
+        known = self.writer.published.columns
+        if not all(row.keys() <= known for row in rows):
+            bodies.check_names({name for row in rows for name in row}, self.limits)
+        if len(rows) * len(known) > self.limits.cells:
+            raise Refused(413, f"{len(rows):,} rows are too many for this model. Send fewer at a time.")
+        return rows, bodies.take_keys(parsed, len(rows), self.limits)
+
+    def _remember(self, keys: list[str], rows: Any, answers: Answers) -> None:
+        table = bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
+        said: Any = answers.predictions
+        if answers.probabilities is not None:
+            said = Probabilities(answers.classes, np.array(answers.probabilities))
+        _writing(lambda: self.live.remember(keys, table, said))
+
+    async def _call(self, at_once: bool, work: Callable[[], T]) -> T:
+        """Do something here and now, or in a thread so that others need not wait."""
+        return work() if at_once else await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    # Learning.
+
+    async def learn(self, request: Request) -> Response:
+        """Learn rows."""
+        return await self._write(request, self.learning.rows_to_learn, self.learning.learn)
+
+    async def label(self, request: Request) -> Response:
+        """Take labels of rows that were predicted with a key."""
+        return await self._write(request, self.learning.labels_to_take, self.learning.label)
+
+    async def _write(
+        self,
+        request: Request,
+        read: Callable[[Request, str, bytes], Any],
+        change: Callable[[Any], dict[str, Any]],
+    ) -> Response:
+        media_type = _media_type(request)
+        body = await read_body(request, self.limits, self.held)
+        try:
+            given = await self._call(len(body) <= SMALL_BYTES, lambda: read(request, media_type, body))
+            done = self.writer.submit(lambda: _writing(lambda: change(given)))
+            return answer(await asyncio.wrap_future(done))
+        finally:
+            self.held.give_back(len(body))
+
+    async def checkpoint(self, request: Request) -> Response:
+        """Write a checkpoint now."""
+        done = self.writer.submit(lambda: _writing(self._checkpoint))
+        return answer(await asyncio.wrap_future(done))
+
+    def _checkpoint(self) -> dict[str, Any]:
+        self.live.checkpoint()
+        return {"rows": self.live.rows}
+
+
+def _media_type(request: Request) -> str:
+    said = request.headers.get("content-type", "")
+    media_type = said.partition(";")[0].strip().lower()
+    if media_type not in (JSON_TYPE, ARROW_TYPE):
+        raise Refused(415, f"the body is of type {said[:100]!r}, expected {JSON_TYPE} or {ARROW_TYPE}.")
+    return media_type
+
+
+def _writing(work: Callable[[], T]) -> T:
+    """What a live model refuses, and what the disk does, as answers."""
+    try:
+        return work()
+    except (TypeError, ValueError) as error:
+        raise Refused(422, str(error)) from None
+    except (OSError, sqlite3.Error) as error:
+        logger.exception("a request could not be written down")
+        raise Refused(
+            503,
+            f"it could not be written down ({error}), so nothing was taken. Look after the disk, and send it again.",
+            bodies.RETRY,
+        ) from None
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return answer({"error": error.sentence}, error.status, error.headers)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = {404: "there is nothing at this path", 405: "this path does not know this method"}
+    sentence = f"{said.get(error.status_code, error.detail)}. See /openapi.json."
+    return answer({"error": sentence}, error.status_code, dict(error.headers or {}))
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return answer({"error": "the server failed, which is a fault of its own. Its log says more."}, 500)

@@ -1,0 +1,130 @@
+"""What requests to learn bring, and what they do to a live model."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+
+from streamboost.estimators import SGBClassifier
+from streamboost.live import LiveModel
+from streamboost.serving import arrow_bodies, bodies
+from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.bodies import Labels
+from streamboost.serving.gauges import Gauges
+from streamboost.serving.refusals import Limits, Refused
+
+
+class Given(NamedTuple):
+    """What a request brought."""
+
+    rows: Any  # a table, or Labels
+    id: str | None
+
+
+class Learning:
+    """Requests to learn: read in whatever thread, done in the writer's.
+
+    Parameters
+    ----------
+    live : LiveModel
+    limits : Limits
+    gauges : Gauges
+    """
+
+    def __init__(self, live: LiveModel, limits: Limits, gauges: Gauges) -> None:
+        self.live, self.limits, self.gauges = live, limits, gauges
+
+    # Reading, in whatever thread.
+
+    def rows_to_learn(self, request: Request, media_type: str, body: bytes) -> Given:
+        """A table with the target among its columns."""
+        target, limits = self.live.target, self.limits
+        if media_type == ARROW_TYPE:
+            table = arrow_bodies.parse_table(body, limits)
+            if target not in table.column_names:
+                raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
+            return Given(table, self._id(request, None))
+        parsed = bodies.parse_json(body)
+        bodies.check_members(parsed, ("rows", "row", "targets", "id"))
+        rows = bodies.take_rows(parsed, limits)
+        return Given(bodies.learning_table(parsed, rows, target, limits), self._id(request, parsed))
+
+    def labels_to_take(self, request: Request, media_type: str, body: bytes) -> Given:
+        """Keys and targets."""
+        target, limits = self.live.target, self.limits
+        key = bodies.take_parameter(request, "key", limits.name_length)
+        if media_type == ARROW_TYPE:
+            table = arrow_bodies.parse_table(body, limits)
+            return Given(arrow_bodies.take_labels(table, key or "key", target, limits), self._id(request, None))
+        parsed = bodies.parse_json(body)
+        bodies.check_members(parsed, ("labels", "id"))
+        return Given(bodies.take_labels(parsed, target, limits), self._id(request, parsed))
+
+    def _id(self, request: Request, body: dict[str, Any] | None) -> str | None:
+        """The request's id, from the body or the address."""
+        longest = self.limits.id_length
+        found = [bodies.take_parameter(request, "id", longest)]
+        if body is not None and "id" in body:
+            found.append(bodies.check_text(body["id"], "id", longest))
+        given = [id for id in found if id is not None]
+        if len(set(given)) > 1:
+            raise Refused(422, "the body and the address have different ids, expected one. Leave one out.")
+        return given[0] if given else None
+
+    # Changing, in the writer's thread.
+
+    def learn(self, given: Given) -> dict[str, Any]:
+        """Learn rows; return the answer."""
+        self._check_growth(given.rows)
+        learned = self.live.learn(given.rows, id=given.id)
+        if not learned.repeated:
+            self.gauges.learned.inc(learned.rows)
+            self.gauges.quarantined.inc(learned.quarantined)
+        return {
+            "learned": learned.rows,
+            "quarantined": _told(learned.reasons),
+            "repeated": learned.repeated,
+        }
+
+    def label(self, given: Given) -> dict[str, Any]:
+        """Take labels; return the answer."""
+        labels: Labels = given.rows
+        self._check_classes(labels.targets)
+        labelled = self.live.label(labels.keys, labels.targets, id=given.id)
+        if not labelled.repeated:
+            self.gauges.learned.inc(labelled.learned + labelled.corrected)
+            self.gauges.quarantined.inc(labelled.quarantined)
+        names = ("learned", "corrected", "unchanged", "early")
+        return {
+            **{name: getattr(labelled, name) for name in names},
+            "quarantined": _told(labelled.reasons),
+            "repeated": labelled.repeated,
+        }
+
+    def _check_growth(self, table: Any) -> None:
+        """Refuse rows that would let the model grow beyond bounds."""
+        model, target = self.live.model, self.live.target
+        known = set(map(str, model.encoder_.names or ())) if hasattr(model, "encoder_") else set()
+        n = len(known | set(table.column_names) - {target})
+        if n > self.limits.columns:
+            raise Refused(
+                422, f"the model would have {n:,} columns, expected at most {self.limits.columns:,}. Are names data?"
+            )
+        self._check_classes(table[target])
+
+    def _check_classes(self, targets: Any) -> None:
+        model = self.live.model
+        if not isinstance(model, SGBClassifier):
+            return
+        known = set(model.classes_.tolist()) if hasattr(model, "committee_") else set()
+        n = len(known | set(targets.drop_null().unique().to_pylist()))
+        if n > self.limits.classes:
+            raise Refused(
+                422,
+                f"the model would have {n:,} classes, expected at most {self.limits.classes:,}. Is the target a class?",
+            )
+
+
+def _told(reasons: dict[int, str]) -> list[dict[str, Any]]:
+    return [{"row": row, "reason": reason} for row, reason in sorted(reasons.items())]

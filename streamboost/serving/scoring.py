@@ -1,0 +1,81 @@
+"""How good the predictions were: those that were answered, or else those made just before each row was learned.
+
+The score is part of the live model's state: it is saved with the model, and after a crash it goes on with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamboost.live import Lesson
+from streamboost.metrics import BY_NAME
+from streamboost.scores import DEFAULTS, ScoreBook, Scored
+
+NAME = "scores"
+FOREVER = 2**62  # rows between reports: they are asked for, not waited for
+
+
+class Scores(NamedTuple):
+    """Metrics by name; NaN where one has no meaning yet."""
+
+    running: dict[str, float]
+    windowed: dict[str, float]
+
+
+class ScoreKeeper:
+    """Keeps score of a live model, as its ``on_learned``.
+
+    Parameters
+    ----------
+    window : int
+        Over how many of the latest rows windowed metrics look, if no score was kept before.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from streamboost import SGBRegressor
+    >>> from streamboost.live import LiveModel
+    >>> keeper = ScoreKeeper()
+    >>> with LiveModel(tempfile.mkdtemp(), SGBRegressor(), target="y", on_learned=keeper) as live:
+    ...     _ = live.learn(pa.table({"x": [1.0, 2.0], "y": [3.0, 3.0]}))
+    ...     sorted(keeper.scores(live.state).running)
+    ['mae', 'r2', 'rmse']
+    """
+
+    def __init__(self, window: int = 1000) -> None:
+        self.window = window
+        self._lock = threading.Lock()  # the writer adds, others read
+
+    def __call__(self, state: dict[str, Any], lesson: Lesson) -> None:
+        """Take in what was learned; a corrected row was scored before."""
+        if lesson.kind == "correct":
+            return
+        answers = lesson.honest()
+        if not answers.known.any():
+            return
+        with self._lock:
+            if NAME not in state:
+                state[NAME] = ScoreBook(_kinds(lesson), every=FOREVER, window=self.window)
+            for _ in state[NAME].take_in(Scored(lesson.y, answers, 0.0), None):
+                pass
+
+    def scores(self, state: dict[str, Any]) -> Scores:
+        """How it stands."""
+        with self._lock:
+            book: ScoreBook | None = state.get(NAME)
+            if book is None:
+                return Scores({}, {})
+            report = book.report()
+        return Scores(report.running, report.windowed)
+
+
+def _kinds(lesson: Lesson) -> list[Any]:
+    """The usual metrics for what was learned: numbers are predicted as floats, classes never are."""
+    answers = lesson.answers
+    is_number = answers.probabilities is None and np.asarray(answers.values).dtype.kind == "f"
+    kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
+    return [kind for kind in kinds if answers.probabilities is not None or kind.need != "probability"]

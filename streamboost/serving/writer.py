@@ -1,0 +1,219 @@
+"""One thread that learns, and copies of the model for all who predict.
+
+::
+
+    requests to learn ──▶ bounded queue ──▶ Writer (one thread) ──▶ LiveModel: journal, then model
+                                               │
+                                               └── now and then a copy ──▶ Writer.published ──▶ predictions
+
+A copy is made by the writer between two requests, so it is the model after some request and never half of one; once
+published it is never changed. Whoever predicts takes the newest with one look at an attribute, and waits for nobody.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from streamboost.serving.bodies import RETRY
+from streamboost.serving.refusals import Refused
+
+SHARE = 0.1  # of the writer's time that copying may take
+STALEST = 1.0  # seconds, after which a copy is made whatever it costs
+PAUSE = 1.0  # seconds between two looks at what has expired
+logger = logging.getLogger(__name__)
+
+
+class Published:
+    """A copy of the model that nobody changes.
+
+    Parameters
+    ----------
+    model : estimator
+    rows : int
+        How many it has learned.
+    number : int
+        How many copies there were before.
+    time : float
+        When it was made, by the monotonic clock.
+    """
+
+    __slots__ = ("columns", "is_ready", "model", "number", "rows", "time")
+
+    def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
+        self.model, self.rows, self.number, self.time = model, rows, number, time
+        self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
+        self.columns: frozenset[str] = frozenset()
+        if self.is_ready:
+            model.predict_one({})  # what is built at the first prediction is built now, by the writer
+            names = model.encoder_.names
+            self.columns = frozenset(map(str, names if names is not None else range(model.encoder_.n_features)))
+
+    def __del__(self) -> None:
+        """When nobody predicts with it any more, let go of the cycle between boosters and the arrays they share.
+
+        Else copies, ten a second of some megabytes each, would wait for the collector, and everyone for it.
+        """
+        for booster in getattr(getattr(self.model, "committee_", None), "boosters", ()):
+            booster.move_out()
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    done: Future[Any]
+
+
+class Writer:
+    """The thread that alone changes a live model.
+
+    Parameters
+    ----------
+    live : LiveModel
+    waiting : int
+        Requests that may wait; more are refused.
+    clock : callable
+        Seconds.
+
+    Attributes
+    ----------
+    published : Published
+        The newest copy.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda: 0)
+    >>> writer = Writer(live)
+    >>> writer.start()
+    >>> writer.submit(lambda: "learned").result()
+    'learned'
+    >>> writer.stop()
+    """
+
+    def __init__(self, live: Any, *, waiting: int = 256, clock: Callable[[], float] = time.monotonic) -> None:
+        self.live = live
+        self.clock = clock
+        self.published = self._copy(0)
+        self.failure: str | None = None  # of what nobody waits for, such as expiry
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(waiting)
+        self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
+        self._taking = threading.Lock()
+        self._stopping = False
+        self._changed: float | None = None  # when the model first differed from the newest copy
+        self._due = 0.0  # when copying is affordable again
+        self._looked = clock()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was taken, and end."""
+        with self._taking:
+            self._stopping = True
+        if self._thread.is_alive():
+            self._jobs.put(None)
+            self._thread.join()
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        """Have something done by the writer; refuse if too much is waiting already."""
+        job = _Job(work, Future())
+        with self._taking:
+            if self._stopping:
+                raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
+            try:
+                self._jobs.put_nowait(job)
+            except queue.Full:
+                raise Refused(
+                    503, f"{self._jobs.maxsize} requests are waiting to be learned already. Try again later.", RETRY
+                ) from None
+        return job.done
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it works."""
+        return self._thread.is_alive()
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests in the queue."""
+        return self._jobs.qsize()
+
+    # In the writer's thread.
+
+    def _run(self) -> None:
+        import os; os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+        while True:
+            try:
+                job = self._jobs.get(timeout=self._patience())
+            except queue.Empty:
+                pass
+            else:
+                if job is None:
+                    break
+                self._do(job)
+            self._expire()
+            if self._is_copy_due():
+                self._publish()
+        self._publish()
+
+    def _patience(self) -> float:
+        """Seconds until there is something to be done even if nobody asks."""
+        now = self.clock()
+        wake = self._looked + PAUSE
+        if self._changed is not None:
+            wake = min(wake, max(self._due, now))
+        return max(wake - now, 0.0)
+
+    def _do(self, job: _Job) -> None:
+        if not job.done.set_running_or_notify_cancel():
+            return  # whoever asked has been told already that nothing was taken
+        try:
+            result = job.work()
+        except BaseException as error:
+            job.done.set_exception(error)
+        else:
+            self._note_change()
+            job.done.set_result(result)
+
+    def _expire(self) -> None:
+        if self.clock() - self._looked < PAUSE:
+            return
+        try:
+            rows = self.live.rows
+            self.live.expire()
+            if self.live.rows != rows:
+                self._note_change()
+            self.failure = None
+        except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
+            self.failure = str(error)
+            logger.exception("what has expired could not be dealt with")
+        self._looked = self.clock()
+
+    def _note_change(self) -> None:
+        if self._changed is None:
+            self._changed = self.clock()
+
+    def _is_copy_due(self) -> bool:
+        if self._changed is None:
+            return False
+        now = self.clock()
+        return now >= self._due or now - self._changed >= STALEST
+
+    def _publish(self) -> None:
+        if self._changed is None:
+            return
+        started = self.clock()
+        self.published = self._copy(self.published.number + 1)
+        self._changed = None
+        ended = self.clock()
+        self._due = ended + (ended - started) * (1.0 / SHARE - 1.0)
+
+    def _copy(self, number: int) -> Published:
+        return Published(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())

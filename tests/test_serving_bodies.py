@@ -1,0 +1,345 @@
+"""What requests bring: bodies in JSON and Arrow, tokens; no server, no model."""
+
+import io
+import json
+import math
+import random
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamboost.serving import arrow_bodies, bodies
+from streamboost.serving.refusals import Limits, Refused
+from streamboost.serving.tokens import Tokens, is_readable_by_others, read_tokens
+
+LIMITS = Limits(rows=50, columns=20, cells=500, key_length=10, name_length=15)
+
+
+def refusal(work, *arguments):
+    with pytest.raises(Refused) as caught:
+        work(*arguments)
+    return caught.value.status, caught.value.sentence
+
+
+def outcome(work):
+    try:
+        work()
+    except Refused as refused:
+        return refused.status, refused.sentence
+    return 200, "Taken."
+
+
+def stream(table, compression=None):
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+# JSON.
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        (b"", 400, "not JSON"),
+        (b'{"rows": [', 400, "not JSON"),
+        (b'{"rows": 1} {}', 400, "not JSON"),
+        (b"\xff\xfe", 400, "UTF-8 at byte 0"),
+        (b'\xef\xbb\xbf{"rows": []}', 400, "not JSON"),
+        (b'{"rows": [{"x": NaN}]}', 400, "NaN"),
+        (b'{"rows": [{"x": -Infinity}]}', 400, "-Infinity"),
+        (b'{"rows": [{"x": 1, "y": 2, "x": 3}]}', 400, "'x' comes twice"),
+        (b"[" * 200_000, 400, "nested too deeply"),
+        (b'{"rows":' * 200_000, 400, "nested too deeply"),
+        (b'{"x": ' + b"9" * 5000 + b"}", 400, "too many digits"),
+        (b'[{"x": 1}]', 422, "a list"),
+        (b"null", 422, "null"),
+    ],
+)
+def test_what_is_no_json_object_is_refused_with_a_word_that_says_why(body, status, word):
+    assert refusal(bodies.parse_json, body)[0] == status
+    assert word in refusal(bodies.parse_json, body)[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ({}, 422, "either rows"),
+        ({"row": {"x": 1}, "rows": [{"x": 1}]}, 422, "either rows"),
+        ({"rows": {"x": 1}}, 422, "an object"),
+        ({"rows": []}, 422, "no row"),
+        ({"rows": [{"x": 1}] * 51}, 413, "51 rows, expected at most 50"),
+        ({"rows": [{"x": 1}, [1]]}, 422, "row 1 is a list"),
+        ({"rows": [{"x": 1}, {"x": [1]}]}, 422, "'x' is a list in row 1"),
+        ({"row": {"x": {"y": 1}}}, 422, "'x' is an object in row 0"),
+    ],
+)
+def test_rows_that_are_not_flat_objects_are_refused_by_name_and_number(body, status, word):
+    found = refusal(bodies.take_rows, body, LIMITS)
+    assert found[0] == status
+    assert word in found[1]
+
+
+def test_a_column_is_of_one_kind_and_the_refusal_names_it_and_the_row():
+    status, sentence = refusal(bodies.table_of, [{"city": "Bonn"}, {}, {"city": 3}], LIMITS)
+    assert status == 422
+    assert "column 'city' is 3 in row 2 and 'Bonn' before" in sentence
+
+
+def test_columns_that_come_and_go_are_missing_where_they_are_not():
+    table = bodies.table_of([{"a": 1, "b": None}, {"c": "x", "a": 2.5}, {"d": True}], LIMITS)
+    assert table.to_pydict() == {
+        "a": [1.0, 2.5, None],
+        "b": [None] * 3,
+        "c": [None, "x", None],
+        "d": [None, None, True],
+    }
+
+
+def test_numbers_too_large_for_a_float_are_infinite_as_in_any_source():
+    table = bodies.table_of([{"x": 10**400, "y": -(10**400), "z": 2**63}, {"x": 1, "y": 1, "z": 1}], LIMITS)
+    assert table.to_pydict() == {"x": [math.inf, 1.0], "y": [-math.inf, 1.0], "z": [2.0**63, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "status", "word"),
+    [
+        ([{f"c{j}": 1 for j in range(21)}], 422, "21 columns"),
+        ([{f"c{j}": 1} for j in range(21)], 422, "21 columns"),
+        ([{"a" * 16: 1}], 422, "16 letters"),
+        ([{"": 1}], 422, "0 letters"),
+        ([{"\ud800": 1}], 422, "no whole text"),
+        ([{"x": "\ud800"}], 422, "no whole text"),
+        ([{}], 422, "empty"),
+        ([{f"c{j % 20}": 1} for j in range(50)], 413, "1,000 values"),
+    ],
+)
+def test_tables_beyond_the_limits_are_refused(rows, status, word):
+    found = refusal(bodies.table_of, rows, LIMITS)
+    assert found[0] == status
+    assert word in found[1]
+
+
+def test_targets_come_in_the_rows_or_beside_them_but_not_both_or_neither():
+    rows = [{"x": 1}, {"x": 2}]
+    beside = bodies.learning_table({"targets": [3, 4]}, rows, "y", LIMITS)
+    inside = bodies.learning_table({}, [{"x": 1, "y": 3}, {"x": 2, "y": 4}], "y", LIMITS)
+    assert beside == inside
+    assert "no column 'y'" in refusal(bodies.learning_table, {}, rows, "y", LIMITS)[1]
+    assert "Leave one out" in refusal(bodies.learning_table, {"targets": [1]}, [{"y": 1}], "y", LIMITS)[1]
+    assert "1 targets" in refusal(bodies.learning_table, {"targets": [1]}, rows, "y", LIMITS)[1]
+    assert "a list in row 1" in refusal(bodies.learning_table, {"targets": [1, [2]]}, rows, "y", LIMITS)[1]
+
+
+@pytest.mark.parametrize("keys", [["a"], ["a", "a"], ["a", 1], ["a", ""], ["a", "b" * 11], ["a", "\udfff"], "ab"])
+def test_keys_are_one_text_a_row_and_each_once(keys):
+    assert refusal(bodies.take_keys, {"keys": keys}, 2, LIMITS)[0] == 422
+
+
+@pytest.mark.parametrize("labels", [None, [], [1], [{"key": "a"}], [{"key": "a", "target": 1, "x": 2}]])
+def test_labels_are_objects_of_a_key_and_a_target(labels):
+    assert refusal(bodies.take_labels, {"labels": labels}, "y", LIMITS)[0] == 422
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(json_values | st.dictionaries(st.sampled_from(["rows", "row", "targets", "labels", "keys"]), json_values))
+def test_any_json_becomes_rows_or_is_refused_and_nothing_else_happens(value):
+    body = json.dumps(value).encode()
+    for take in (
+        lambda parsed: bodies.table_of(bodies.take_rows(parsed, LIMITS), LIMITS),
+        lambda parsed: bodies.take_keys(parsed, 1, LIMITS),
+        lambda parsed: bodies.take_labels(parsed, "y", LIMITS),
+        lambda parsed: bodies.learning_table(parsed, bodies.take_rows(parsed, LIMITS), "y", LIMITS),
+    ):
+        status, sentence = outcome(lambda take=take: take(bodies.parse_json(body)))
+        assert status in (200, 400, 413, 422)
+        assert sentence.endswith(".")
+
+
+scalars = st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), scalars, min_size=1), min_size=1, max_size=5))
+def test_a_table_holds_what_the_rows_held(rows):
+    table = bodies.table_of(rows, LIMITS)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    assert table.to_pylist() == [{name: row.get(name) for name in names} for row in rows]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_json_or_refused(body):
+    assert outcome(lambda: bodies.parse_json(body))[0] in (200, 400, 422)
+
+
+# Arrow.
+
+
+TABLE = pa.table(
+    {
+        "n": [1, 2],
+        "x": [1.5, None],
+        "text": ["a", "b"],
+        "level": pa.array(["u", "v"]).dictionary_encode(),
+        "nothing": pa.nulls(2),
+    }
+)
+
+
+def test_an_arrow_stream_is_read_as_it_was_written():
+    assert arrow_bodies.parse_table(stream(TABLE), LIMITS).equals(TABLE)
+    parts = pa.concat_tables([TABLE] * 3)
+    assert arrow_bodies.parse_table(stream(parts), LIMITS).num_rows == 6
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("names", [["x"], ["level"]])
+def test_compressed_buffers_are_refused_before_they_are_unpacked(compression, names):
+    body = stream(TABLE.select(names), compression)
+    status, sentence = refusal(arrow_bodies.parse_table, body, LIMITS)
+    assert status == 415
+    assert "uncompressed" in sentence
+
+
+def test_a_bomb_of_zeros_costs_no_memory():
+    body = stream(pa.table({"x": pa.array([0.0] * 1_000_000)}), "zstd")
+    assert len(body) < 20_000
+    before = pa.total_allocated_bytes()
+    assert refusal(arrow_bodies.parse_table, body, LIMITS)[0] == 415
+    assert pa.total_allocated_bytes() - before < 100_000
+
+
+@pytest.mark.parametrize(
+    ("table", "status", "word"),
+    [
+        (pa.table({"x": [1.0] * 51}), 413, "51 rows"),
+        (pa.table({"x": pa.nulls(10**8)}), 413, "100,000,000 rows"),
+        (pa.table({"x": pa.array([], pa.float64())}), 422, "no row"),
+        (pa.table({f"c{j}": [1] for j in range(21)}), 422, "21 columns"),
+        (pa.table([[1], [2]], names=["x", "x"]), 422, "same name"),
+        (pa.table({"x": [[1, 2]]}), 422, "'x' is of type 'list"),
+        (pa.table({"x": [{"a": 1}]}), 422, "'x' is of type 'struct"),
+        (pa.table({"x": pa.array([b"a"])}), 422, "'x' is of type 'binary'"),
+    ],
+)
+def test_tables_that_cannot_be_rows_are_refused(table, status, word):
+    found = refusal(arrow_bodies.parse_table, stream(table), LIMITS)
+    assert found[0] == status
+    assert word in found[1]
+
+
+def test_offsets_and_codes_outside_their_buffers_are_found():
+    texts = stream(pa.table({"text": ["abc", "defgh"]}))
+    offsets, outside = (struct.pack("<3i", 0, 3, end) for end in (8, 2**30))
+    codes = stream(pa.table({"level": pa.array(["u", "v"] * 3).dictionary_encode()}))
+    here, beyond = (struct.pack("<6i", 0, 1, 0, 1, 0, last) for last in (1, 7))
+    for body, there, broken in ((texts, offsets, outside), (codes, here, beyond)):
+        assert body.count(there) == 1
+        assert arrow_bodies.parse_table(body, LIMITS).num_rows
+        assert refusal(arrow_bodies.parse_table, body.replace(there, broken), LIMITS)[0] == 400
+
+
+def test_a_stream_with_bytes_changed_or_cut_off_never_does_more_than_be_refused():
+    body, rng, met = stream(TABLE), random.Random(0), set()
+    cut = [body[:length] for length in range(0, len(body), 7)]
+    changed = []
+    for _ in range(1000):
+        copy = bytearray(body)
+        for _ in range(rng.randint(1, 3)):
+            copy[rng.randrange(len(copy))] = rng.randrange(256)
+        changed.append(bytes(copy))
+    for broken in cut + changed:
+        try:
+            arrow_bodies.parse_table(broken, LIMITS)
+        except Refused as refused:
+            met.add(refused.status)
+    assert {400, 422} <= met <= {400, 413, 415, 422}
+
+
+def test_keys_and_labels_are_columns():
+    table = pa.table({"k": ["a", "b"], "x": [1.0, 2.0]})
+    rest, keys = arrow_bodies.take_key_column(table, "k", LIMITS)
+    assert (rest.column_names, keys) == (["x"], ["a", "b"])
+    assert "no column 'key'" in refusal(arrow_bodies.take_key_column, table, "key", LIMITS)[1]
+    labels = arrow_bodies.take_labels(table, "k", "x", LIMITS)
+    assert (labels.keys, labels.targets.to_pylist()) == (["a", "b"], [1.0, 2.0])
+    assert "expected 'k' and 'y'" in refusal(arrow_bodies.take_labels, table, "k", "y", LIMITS)[1]
+    numbers = pa.table({"k": [1, 2], "x": [1.0, 2.0]})
+    assert "key 0 is a number" in refusal(arrow_bodies.take_key_column, numbers, "k", LIMITS)[1]
+
+
+# Tokens.
+
+ONE, TWO = "a" * 32, "b" * 32
+
+
+def test_a_token_file_has_a_token_and_its_scopes_a_line(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"# who\n\n{ONE} predict # the shop\n{TWO}   predict,learn\n{'c' * 16} admin\n")
+    tokens = read_tokens(file)
+    assert tokens.scopes_of(ONE) == {"predict"}
+    assert tokens.scopes_of(TWO) == {"predict", "learn"}
+    assert tokens.scopes_of("c" * 16) == {"predict", "learn", "admin"}
+    assert tokens.scopes_of(ONE[:-1]) is None
+    assert tokens.scopes_of(ONE + "a") is None
+    assert tokens.scopes_of("") is None
+    assert tokens.scopes_of("ü\udce4") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "no token"),
+        (f"{ONE}\n", "line 1"),
+        (f"# \n{ONE} predict learn\n", "line 2"),
+        (f"{ONE} predict,eat\n", "'eat'"),
+        ("short predict\n", "5 letters, expected at least 16"),
+        (f"{ONE} predict\n{ONE} learn\n", "line 2: the token is there already"),
+        (f"{'ü' * 20} predict\n", "no header"),
+        (f"{ONE};x predict\n", "no header"),
+    ],
+)
+def test_a_token_file_that_is_not_understood_is_refused_with_its_line_and_without_the_token(tmp_path, text, word):
+    file = tmp_path / "tokens"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="tokens") as caught:
+        read_tokens(file)
+    assert word in str(caught.value)
+    assert ONE not in str(caught.value)
+
+
+def test_every_token_is_compared_in_constant_time_whichever_is_right(monkeypatch):
+    import hmac
+
+    calls = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: calls.append((len(a), len(b))) or compare(a, b))
+    tokens = Tokens({ONE: ["predict"], TWO: ["learn"]})
+    for token in (ONE, TWO, "x"):
+        calls.clear()
+        tokens.scopes_of(token)
+        assert calls == [(32, 32), (32, 32)]
+
+
+def test_a_file_that_others_may_read_is_noticed(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("x")
+    file.chmod(0o600)
+    assert not is_readable_by_others(file)
+    file.chmod(0o640)
+    assert is_readable_by_others(file)
+
+
+def test_limits_are_above_0():
+    with pytest.raises(ValueError, match="rows is 0, expected a number above 0"):
+        Limits(rows=0)

@@ -1,0 +1,298 @@
+"""``serve`` as a process of its own: killed, ended, started with all kinds of directories and options."""
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streamboost import SGBClassifier, SGBRegressor, datasets
+from streamboost.checkpoints import Checkpoint, CheckpointStore, read_latest
+from streamboost.serving import open_live, serve
+from streamboost.states import flatten
+
+SMALL = {"n_estimators": 4, "max_depth": 3, "memory": (64, 256), "new_columns": "grow", "random_state": 0}
+DRIVER = """
+import sys
+from streamboost import SGBRegressor
+from streamboost.serving import serve
+small = dict(n_estimators=4, max_depth=3, memory=(64, 256), new_columns="grow", random_state=0)
+sys.exit(serve(sys.argv[1], port=0, model=SGBRegressor(**small), target="y", checkpoint_every=700))
+"""
+SIZE = 20  # rows of a request
+
+
+class Process:
+    """A server process; its address is known once it listens."""
+
+    def __init__(self, directory):
+        command = [sys.executable, "-c", DRIVER, str(directory)]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+        )
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if found := re.search(r"serving (http://\S+)", line):
+                self.url = found[1]
+                return
+        raise AssertionError("".join(self.said))
+
+    def end(self, number):
+        self.process.send_signal(number)
+        self.said += self.process.communicate(timeout=60)[1].splitlines()
+        return self.process.returncode
+
+
+@contextmanager
+def process(directory):
+    started = Process(directory)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        started.process.stderr.close()
+
+
+def friedman(n, seed=0):
+    X, y, *_ = datasets.friedman(n, noise=1.0, seed=seed)
+    return [{f"x{j}": float(v) for j, v in enumerate(x[:5])} for x in X], y.tolist()
+
+
+def bits(model):
+    parts = flatten(model).items()
+    return {name: part.tobytes() if isinstance(part, np.ndarray) else repr(part) for name, part in parts}
+
+
+def learned_directly(rows, y, model=None):
+    model = model or SGBRegressor(**SMALL)
+    model.learn(pa.Table.from_pylist(rows), np.array(y))
+    return model
+
+
+def requests(rows, y):
+    """All rows in order, learned by two kinds of requests in turn: with their targets, or first asked about."""
+    for i in range(0, len(y), SIZE):
+        part, targets = rows[i : i + SIZE], y[i : i + SIZE]
+        if i // SIZE % 3 == 1:
+            keys = [f"row {i + j}" for j in range(SIZE)]
+            yield "/predict", {"rows": part, "keys": keys}
+            labels = [{"key": key, "target": target} for key, target in zip(keys, targets, strict=True)]
+            yield "/label", {"labels": labels, "id": f"labels {i}"}
+        else:
+            yield "/learn", {"rows": part, "targets": targets, "id": f"rows {i}"}
+
+
+@pytest.mark.slow
+def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path):
+    """SIGKILL at random moments while requests come; each one that was not answered is sent again."""
+    rows, y = friedman(4000)
+    rng, kills = random.Random(0), 5
+    todo = list(requests(rows, y))
+    answered, sent_again = 0, 0
+    for life in range(kills + 1):
+        with process(tmp_path / "m") as server:
+            if life < kills:
+                moment = rng.uniform(0.05, 0.8)
+                threading.Timer(moment, server.process.kill).start()
+            with httpx.Client(base_url=server.url, timeout=60) as client:
+                while answered < len(todo):
+                    path, body = todo[answered]
+                    try:
+                        answer = client.post(path, json=body)
+                    except httpx.TransportError:
+                        sent_again += 1
+                        break
+                    assert answer.status_code == 200, answer.text
+                    answered += 1
+            if life == kills:
+                assert answered == len(todo)
+                assert server.end(signal.SIGTERM) == 0
+    assert sent_again >= 2, "the server was killed under load"
+    found = read_latest(tmp_path / "m" / "live")
+    assert found.rows == len(y)
+    assert bits(found.model) == bits(learned_directly(rows, y))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_all_that_was_taken_in_a_checkpoint(tmp_path, number):
+    rows, y = friedman(3000)
+    with process(tmp_path / "m") as server:
+        taken = []
+
+        def send(mine):
+            with httpx.Client(base_url=server.url, timeout=60) as client:
+                for i in mine:
+                    try:
+                        body = {"rows": rows[i : i + SIZE], "targets": y[i : i + SIZE]}
+                        if client.post("/learn", json=body).status_code == 200:
+                            taken.append(i)
+                    except httpx.TransportError:
+                        return
+
+        starts = range(0, len(y), SIZE)
+        threads = [threading.Thread(target=send, args=(starts[k::4],)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(taken) < 10:
+            time.sleep(0.01)
+        assert server.end(number) == 0
+        for thread in threads:
+            thread.join()
+    assert 10 <= len(taken) < len(starts)
+    found = read_latest(tmp_path / "m" / "live")
+    assert found.rows == found.model.committee_.n_rows
+    assert found.rows >= SIZE * len(taken)
+    with open_live(tmp_path / "m") as live:
+        assert live.journal_length == 0 or live.rows == found.rows, "nothing is left to be learned again"
+    assert any("ended with a checkpoint" in line for line in server.said)
+
+
+def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
+    with (
+        process(tmp_path / "m") as server,
+        httpx.Client(base_url=server.url, timeout=60) as client,
+        client.stream("GET", "/events") as events,
+    ):
+        assert next(events.iter_lines())
+        started = time.monotonic()
+        assert server.end(signal.SIGTERM) == 0
+        assert time.monotonic() - started < 20
+
+
+# Starting, or not. These return before anything is served.
+
+
+@pytest.fixture
+def refused(capsys):
+    def call(*arguments, **options):
+        code = serve(*arguments, **options)
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1, "one sentence"
+        return code, said[0]
+
+    return call
+
+
+def test_a_directory_without_a_model_needs_to_be_told_the_task(tmp_path, refused):
+    code, said = refused(tmp_path / "none", port=0)
+    assert (code, "holds no model" in said, "--task regression" in said) == (2, True, True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_port_in_use_is_one_sentence_and_leaves_no_trace(tmp_path, refused):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, said = refused(tmp_path / "new", port=port, task="regression")
+    assert (code, f"port {port}" in said, "in use" in said) == (1, True, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_hosts_need_a_token_file(tmp_path, refused):
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        code, said = refused(tmp_path / "new", host=host, task="regression")
+        assert (code, "--token-file" in said) == (2, True)
+    code, said = refused(tmp_path / "new", host="0.0.0.0", task="regression", token_file=tmp_path / "absent")
+    assert (code, "no token file" in said) == (2, True)
+    file = tmp_path / "tokens"
+    file.write_text("short predict\n")
+    code, said = refused(tmp_path / "new", host="0.0.0.0", task="regression", token_file=file)
+    assert (code, "line 1" in said) == (2, True)
+
+
+def test_a_directory_in_use_is_refused(tmp_path, refused):
+    with open_live(tmp_path / "m", task="regression"):
+        code, said = refused(tmp_path / "m", port=0)
+    assert (code, "in use by process" in said) == (1, True)
+
+
+def test_a_damaged_checkpoint_is_one_sentence(tmp_path, refused):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "checkpoint-00000001.safetensors").write_bytes(b"nonsense")
+    code, said = refused(tmp_path / "m", port=0)
+    assert (code, "can be loaded" in said) == (1, True)
+    assert not (tmp_path / "m" / "live").exists()
+
+
+def test_the_wrong_task_or_target_or_default_is_told(tmp_path, refused):
+    open_live(tmp_path / "m", task="regression", target="y").close()
+    assert "one for regression" in refused(tmp_path / "m", port=0, task="classification")[1]
+    assert "learns 'y'" in refused(tmp_path / "m", port=0, target="z")[1]
+    code, said = refused(tmp_path / "m", port=0, default="yes", expire_after=1.0)
+    assert (code, "expected a number" in said) == (2, True)
+    code, said = refused(tmp_path / "new", port=0, task="ranking")
+    assert (code, "'ranking'" in said) == (2, True)
+
+
+# What a directory begins with.
+
+
+def test_the_directory_of_a_run_is_served_from_its_newest_checkpoint_and_stays_as_it_was(tmp_path):
+    rows, y = friedman(300)
+    model = learned_directly(rows[:200], y[:200])
+    with CheckpointStore(tmp_path / "m") as store:
+        store.save(Checkpoint(model, position=200, rows=200, state={"target": "price", "task": "regression"}))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").glob("checkpoint-*")}
+    with open_live(tmp_path / "m") as live:
+        assert (live.target, live.rows) == ("price", 200)
+        table = pa.Table.from_pylist([{**row, "price": target} for row, target in zip(rows, y, strict=True)][200:])
+        live.learn(table)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").glob("checkpoint-*")} == before
+    with open_live(tmp_path / "m") as live:
+        assert (live.target, live.rows) == ("price", 300)
+        assert bits(live.model) == bits(learned_directly(rows, y))
+    assert read_latest(tmp_path / "m").position == 200
+
+
+def test_a_saved_model_is_served_from_its_file(tmp_path):
+    rows, y = friedman(100)
+    learned_directly(rows, y).save(tmp_path / "model.safetensors")
+    before = (tmp_path / "model.safetensors").read_bytes()
+    with open_live(tmp_path / "model.safetensors", target="y") as live:
+        assert live.directory == tmp_path / "model.safetensors.live"
+        assert (live.rows, live.target) == (100, "y")
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "said", "read"),
+    [
+        (SGBRegressor, [1.0, 2.0], "0", 0.0),
+        (SGBClassifier, [0, 1], "0", 0),
+        (SGBClassifier, [False, True], "false", False),
+        (SGBClassifier, ["0", "1"], "0", "0"),
+        (SGBClassifier, ["no", "yes"], "no", "no"),
+        (SGBClassifier, None, "0", 0),
+        (SGBClassifier, None, "no", "no"),
+        (SGBClassifier, None, None, None),
+    ],
+)
+def test_a_default_from_the_command_line_is_what_the_labels_are(tmp_path, kind, labels, said, read):
+    model = kind(**SMALL)
+    if labels is not None:
+        model.learn(pa.table({"x": [1.0, 2.0]}), np.array(labels))
+    with open_live(tmp_path / "m", model=model, default=said, expire_after=1.0) as live:
+        assert live.default == read
+        assert type(live.default) is type(read)
+
+
+def test_a_token_file_that_others_can_read_is_warned_of(tmp_path, capsys):
+    file = tmp_path / "tokens"
+    file.write_text("t" * 20 + " predict\n")
+    file.chmod(0o644)
+    assert serve(tmp_path / "none", port=0, token_file=file) == 2
+    assert "warning: others can read" in capsys.readouterr().err
+    file.chmod(0o600)
+    assert serve(tmp_path / "none", port=0, token_file=file) == 2
+    assert "warning" not in capsys.readouterr().err
