@@ -65,20 +65,28 @@ def crossing(streaming: list[list[float]], batch: list[list[float]]) -> dict[str
     return {"batch": cost, "streaming": reached[0] if reached else None}
 
 
+def additions(curve: list[list[float]], added: list[float]) -> list[tuple[float, float]]:
+    """Where on a curve learners were added: at their cost, and the error that was measured last before it."""
+    costs, errors = (np.array(column) for column in zip(*curve, strict=True))
+    places = np.maximum(np.searchsorted(costs, added, side="right") - 1, 0)
+    return [(max(cost, float(costs[0])), float(error)) for cost, error in zip(added, errors[places], strict=True)]
+
+
 def draw(record: Record, folder: Path) -> list[tuple[str, str]]:
     """A picture for each set, and one of the varied N."""
     pictures = []
     for name, curves in record["curves"].items():
         drawing, axes = charts.blank("unit cost", nets.SETS[name].measure, name, height=3.4)
         for colour, kind in zip(charts.COLOURS, ("SGB", "GB", "SGB, last iterate"), strict=False):
-            style = {"marker": ".", "markersize": 4} if kind == "GB" else {}
-            axes.plot(*np.array(curves[kind]).T, color=colour, label=kind, linewidth=1.2, **style)
+            axes.plot(*np.array(curves[kind]).T, color=colour, label=kind, linewidth=1.2)
+            if kind == "GB":
+                marks = additions(curves[kind], record["added"][name])
+                axes.plot(*np.array(marks).T, "o", color=colour, markersize=5, label="GB adds a learner")
         charts.logarithmic(axes.xaxis)
         charts.logarithmic(axes.yaxis)
         charts.legend(axes)
-        pictures.append(
-            (charts.save(drawing, folder, f"figure_2_{name.lower()}"), f"{name}: test loss over unit cost.")
-        )
+        caption = f"{name}: test loss over unit cost, and where GB adds a learner."
+        pictures.append((charts.save(drawing, folder, f"figure_2_{name.lower()}"), caption))
     drawing, axes = charts.blank("unit cost", nets.SQUARE, "ABALONE, several N", height=3.4)
     for number, (n, one) in enumerate(record["varied"].items()):
         axes.plot(*np.array(one["curve"]).T, color=charts.COLOURS[number % len(charts.COLOURS)], label=f"N = {n}")

@@ -298,7 +298,7 @@ class Run:
         try:
             return y, self.contender.answers(self.contender.step(X, y), len(y)), numbers
         except (TypeError, ValueError):
-            if self.options.strict or not hasattr(self.model, "committee_"):  # nothing fits: it is not about one row
+            if self.options.strict or not self.rows:  # nothing fits so far: it is not about one row
                 raise
         kept, said = [], []
         for row in range(len(y)):

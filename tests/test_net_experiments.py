@@ -94,3 +94,8 @@ def _one(run):
         "last": summary,
         "runs": [run],
     }
+
+
+def test_marks_stand_where_batch_boosting_adds_a_learner():
+    curve = [[10.0, 5.0], [20.0, 4.0], [40.0, 2.0]]
+    assert figure_2.additions(curve, [0, 20, 39, 50]) == [(10.0, 5.0), (20, 4.0), (39, 4.0), (50, 2.0)]

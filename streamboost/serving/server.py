@@ -221,18 +221,23 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=DRAIN,
     )
-    server = _Server(config, feed)
+    greeting = f"serving {_url(sock, host)} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
+    server = _Server(config, feed, greeting)
     with _ended_by_signals(server), _short_waits():
-        _say(f"serving {_url(sock, host)} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint")
         server.run(sockets=[sock])
 
 
 class _Server(uvicorn.Server):
-    """A server that ends the streams of events before it waits for open requests."""
+    """A server that says when it listens, and ends the streams of events before it waits for open requests."""
 
-    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+    def __init__(self, config: uvicorn.Config, feed: Feed, greeting: str) -> None:
         super().__init__(config)
-        self.feed = feed
+        self.feed, self.greeting = feed, greeting
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        _say(self.greeting)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, end what would never end, finish the rest."""
