@@ -79,7 +79,7 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(
             f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
         )
-    _replace_file(target, _pack(model))
+    _replace_file(target, pack(model))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -92,13 +92,31 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     data = Path(path).read_bytes()
     try:
-        return _unpack(data)
+        return unpack(data)
     except SnapshotError as error:
         raise type(error)(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
+
+
+def pack(model: object) -> bytes:
+    """The bytes that :func:`save` would write.
+
+    Examples
+    --------
+    >>> unpack(pack({"any": ["model"]}))
+    {'any': ['model']}
+    """
+    return _pack(model)
+
+
+def unpack(data: bytes) -> Any:
+    """The model that :func:`pack` was given; raises as :func:`load` does."""
+    try:
+        return _unpack(data)
+    except SnapshotError:
+        raise
     except Exception as error:  # whatever the bytes of a file lead to is the file's fault
         raise SnapshotError(
-            f"{os.fspath(path)!r} cannot be loaded: its header is malformed ({type(error).__name__}: {error}). "
-            "Take an earlier copy, or save the model again."
+            f"its header is malformed ({type(error).__name__}: {error}). Take an earlier copy, or save the model again."
         ) from error
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_pairs
+from streamboost.cluster.crew import Cut
 from streamboost.contenders import gives_probabilities, speak_to
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
@@ -35,6 +36,11 @@ def load_model(path: Path) -> StreamEstimator:
     """The model of a file, or of the newest checkpoint of a directory."""
     model = _load(path)
     model = model.model if isinstance(model, Checkpoint) else model
+    if isinstance(model, Cut):
+        raise ValueError(
+            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}). Go on with it by "
+            "streamboost run --resume, or attach it in Python: see docs/scale.md."
+        )
     if not isinstance(model, StreamEstimator):
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     return model

@@ -6,9 +6,9 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from streamboost.cli.model_commands import load_model
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import Screen, print_columns, print_summary
 from streamboost.cli.watching import Watchers
+from streamboost.cluster.crew import Cut
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import label_kind
 from streamboost.inspection import plain_metrics
@@ -73,6 +74,16 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="End at the first bad row.")] = False,
     max_bad: Annotated[int | None, typer.Option(min=0, help="End when there are more bad rows than this.")] = None,
     seed: Annotated[int, typer.Option(help="The model's random state.")] = 0,
+    key: Annotated[
+        str | None, typer.Option(metavar="COL", help="A model of its own for each value of this column.")
+    ] = None,
+    shards: Annotated[
+        bool, typer.Option("--shards", help="Let each of --workers learn a share of the rows, and ask all of them.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, metavar="K", help="Of --key or --shards.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Put them on Ray: host:port, auto, or local to start one.")
+    ] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve a page to watch the run on.")] = False,
     dashboard_port: Annotated[int, typer.Option(min=0, max=65535, help="Where; 0 for any free port.")] = 8765,
     report: Annotated[
@@ -95,9 +106,13 @@ def run(
             check_column(target, names.column_names, "--target")
         chosen = choose_task(task, before, names, target, console)
         parameters = parse_options(chosen, option or [])
-        if before is not None:
+        if before is not None and not isinstance(before.model, Cut):
             check_same_options(before.model, parameters)
-        learner = None if before else make_model(chosen, start_from, parameters, seed)
+        crew = CrewOptions(key, shards, workers, ray, model)
+        if crew.is_asked_for:
+            learner = crew.make(chosen, start_from, parameters, seed)
+        else:
+            learner = None if before else make_model(chosen, start_from, parameters, seed)
         options = Options(
             target,
             chosen,  # type: ignore[arg-type]
@@ -114,7 +129,7 @@ def run(
         if max_rows is not None:
             opened.end_after = max_rows
         one = Run(opened, learner, options, model, resume=resume)
-    with one:
+    with one, nullcontext() if learner is None or not crew.is_asked_for else closing(learner):
         if names is not None:
             print_columns(console, names, target, chosen, ignore or ())
         if one.rows:
@@ -268,6 +283,45 @@ def choose_task(task: str, before: Any, table: Any, target: str, console: Consol
     kind, reason = label_kind(table[target])
     console.print(f"Task: {kind} ({reason}; --task says otherwise).", highlight=False)
     return kind
+
+
+class CrewOptions(NamedTuple):
+    """Whether the model is to live on workers, and on which."""
+
+    key: str | None
+    shards: bool
+    workers: int | None
+    ray: str | None
+    directory: Path | None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether there is more than one model."""
+        if self.key is None and not self.shards:
+            if self.workers is not None or self.ray is not None:
+                raise Refused("--workers and --ray are given, but neither --key COL nor --shards says what for.")
+            return False
+        if self.key is not None and self.shards:
+            raise Refused("--key and --shards are both given, expected one of them.")
+        return True
+
+    def make(self, task: str, start_from: Path | None, parameters: dict[str, Any], seed: int) -> Any:
+        """A model of many; of keys each begins small, with the model to begin with as its prior."""
+        from streamboost import cluster
+        from streamboost.cluster import key_models
+
+        named: dict[str, Any] = {
+            "workers": self.workers or (2 if self.shards or self.ray else None),
+            "engine": "local" if self.ray is None else "ray",
+            "address": None if self.ray in (None, "local") else self.ray,
+            "directory": None if self.directory is None else self.directory / "cluster",
+        }
+        if self.key is None:
+            return cluster.ShardedBooster(make_model(task, start_from, parameters, seed), **named)
+        small = key_models.small_classifier if task == "classification" else key_models.small_regressor
+        template = small(**{"new_columns": "grow", "random_state": seed} | parameters)
+        prior = None if start_from is None else load_model(start_from)
+        return cluster.KeyedBooster(self.key, template, prior=prior, **named)
 
 
 def make_model(task: str, start_from: Path | None, parameters: dict[str, Any], seed: int) -> Any:

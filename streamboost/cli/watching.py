@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
 from typing import Self
 
 from streamboost.dashboard.export import write_page
@@ -49,9 +48,7 @@ class Watchers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.feed.end()
         if self.page is not None:
             self.page.close()

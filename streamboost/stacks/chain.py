@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -42,6 +43,9 @@ class ChainStack(Stack):
     0.1
     """
 
+    _starts: tuple[int, ...] = ()  # of a part: the first learner of each stack of the whole chain,
+    _number: int = 0  # and which of these stacks is the first here
+
     def __init__(self, stacks: Sequence[Stack]) -> None:
         self.stacks = list(stacks)
         if not self.stacks:
@@ -56,7 +60,7 @@ class ChainStack(Stack):
 
     def _open(self, seed: int) -> None:
         for number, stack in enumerate(self.stacks):
-            stack.open(self.n_features, self.n_outputs, part_seed(seed, number))
+            stack.open(self.n_features, self.n_outputs, part_seed(seed, self._number + number))
 
     def parts(self) -> Iterator[tuple[Stack, slice]]:
         """Each stack, and which of the chain's learners are its own."""
@@ -78,7 +82,8 @@ class ChainStack(Stack):
             try:
                 said[:, own] = stack.predict_first(X, min(own.stop, k) - own.start)
             except Exception as error:
-                error.add_note(f"(in a chain: learner 0 of this {type(stack).__name__} is the chain's {own.start})")
+                place = self.offset + own.start - stack.offset
+                error.add_note(f"(in a chain: learner 0 of this {type(stack).__name__} is the chain's {place})")
                 raise
         return said
 
@@ -168,6 +173,57 @@ class ChainStack(Stack):
             if own.start < marks.shape[1]:
                 said[:, own] = stack.recall(marks[:, own])
         return said
+
+    def part(self, start: int, stop: int) -> ChainStack:
+        """Learners start, …, stop - 1 as a chain of their own, of the stacks they belong to, or of parts of these."""
+        part = copy.copy(self)
+        overlaps = [(max(start, own.start), min(stop, own.stop), own.start, stack) for stack, own in self.parts()]
+        part.stacks = [stack.part(low - at, high - at) for low, high, at, stack in overlaps if low < high]
+        part.n_learners = stop - start
+        part.offset = self.offset + start
+        part._starts = self._starts or tuple(own.start for _, own in self.parts())
+        part._number = bisect_right(part._starts, part.offset) - 1
+        part._count_parts()
+        return part
+
+    def join(self, parts: Sequence[Stack]) -> ChainStack:
+        """The chain of the learners of this part and of the parts that come after it."""
+        whole = copy.copy(self)
+        whole.stacks = copy.deepcopy(self.stacks)
+        for part in parts:
+            assert isinstance(part, ChainStack)
+            head, *rest = part.stacks
+            if head.offset:  # the rest of a stack that was cut in two
+                whole.stacks[-1] = whole.stacks[-1].join([head])
+            else:
+                rest = [head, *rest]
+            whole.stacks += copy.deepcopy(rest)
+        whole.n_learners = sum(stack.n_learners for stack in whole.stacks)
+        whole._count_parts()
+        if not whole.offset:
+            for name in ("offset", "_starts", "_number"):
+                whole.__dict__.pop(name, None)
+        return whole
+
+    def _count_parts(self) -> None:
+        """Note what follows from the parts there are."""
+        self.n_bins = _common_bins(self.stacks)
+        self.averages = any(stack.averages for stack in self.stacks)
+        self.__dict__.pop("categorical", None)
+        for stack in self.stacks:
+            if len(stack.categorical):
+                self.categorical = stack.categorical
+
+    @property
+    def draws(self) -> bool:
+        """If any part does."""
+        return any(stack.draws for stack in self.stacks)
+
+    def pass_over(self, i: int) -> None:
+        """Tell the stack that learner i of the whole belongs to, if some of it is here."""
+        number = bisect_right(self._starts, i) - 1
+        if 0 <= number - self._number < len(self.stacks):
+            self.stacks[number - self._number].pass_over(i - self._starts[number])
 
 
 def part_seed(seed: int, number: int) -> int:

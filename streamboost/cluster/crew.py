@@ -1,0 +1,514 @@
+"""A crew: workers that each hold a part of a model, whatever runs them, and that survive being killed.
+
+Operations flow in by :meth:`Crew.call` (they change a worker) and :meth:`Crew.ask` (they do not), answers flow out of
+:meth:`Crew.result`. Each worker takes its operations in the order in which they were sent. Now and then all workers
+save the same *cut*; one that dies is made anew from the last cut and gets what came after it once more, so that in the
+end every operation has happened exactly once.
+
+A worker is a plain class, made as ``cls(**options)`` in its own process::
+
+    save(directory, number)   make the state durable as cut `number`, in its own folder (a shared file system)
+    load(directory, number)   go back to exactly that cut
+    settle(directory)         optional: called once after it is made, with the folder, e.g. to spill there
+    drop(directory, kept)     optional: delete what only other cuts than those in the list `kept` need
+    n_rows                    optional: how many rows it has learned, shown by Crew.metrics
+    any other method          an operation: deterministic, given the state and the arguments
+
+Of what it saves, files and folders named ``cut-NUMBER`` (``cut-NUMBER.anything``) are deleted for it when the cut is no
+longer kept; see :func:`cut_path`, and :class:`SnapshotWorker` for the usual case. Numbers of cuts are never used twice
+in a directory. What a worker writes between cuts must have names of its own as well (``secrets.token_hex``): one that
+was given up for dead may still be writing. An operation that raises counts as done, and its error is what
+:meth:`Crew.result` raises.
+
+:meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and the last two of these stay.
+A directory that holds cuts refuses to be begun anew by accident: attach or load one of them, or ``load(0)``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+from streamboost import snapshots
+from streamboost.cluster.cuts import CutBook
+from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost
+from streamboost.cluster.station import Answer, Station, WrongState, owned, size_of
+from streamboost.errors import SnapshotError
+
+__all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "Worker", "WorkerLost", "WrongState", "cut_path",
+           "make_crew"]  # fmt: skip
+
+CUT_EVERY = 500
+CUT_BYTES = 2**28
+IN_FLIGHT = 4
+DETACHED_KEPT = 2
+
+Engine: TypeAlias = Literal["auto", "local", "ray"]
+Options: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Worker(Protocol):
+    """What a worker has besides its operations."""
+
+    def save(self, directory: str, number: int) -> None:
+        """Make the state of cut ``number`` durable."""
+
+    def load(self, directory: str, number: int) -> None:
+        """Go back to that cut."""
+
+
+@dataclass
+class Cut:
+    """What a checkpoint keeps of a model that lives on workers: where its state is, and what the driver remembers.
+
+    Parameters
+    ----------
+    kind : str
+        Of what shape the model is.
+    number : int
+        Of the cut; 0: as the workers were made.
+    n_workers : int
+    directory : str
+        Where it was made.
+    mark : str
+        Tells the cuts of this directory from those of another.
+    memory : object
+        What the driver itself must remember; anything :func:`streamboost.snapshots.save` takes.
+    """
+
+    kind: str
+    number: int = 0
+    n_workers: int = 0
+    directory: str = ""
+    mark: str = ""
+    memory: Any = field(default=None)
+
+
+def cut_path(directory: str | os.PathLike[str], number: int) -> Path:
+    """The file of a cut, for a worker with one file per cut."""
+    return Path(directory) / f"cut-{number:010d}.safetensors"
+
+
+class SnapshotWorker:
+    """A worker whose whole state is one object, ``state``, saved as one snapshot per cut."""
+
+    state: Any = None
+
+    def save(self, directory: str, number: int) -> None:
+        """Save the state."""
+        snapshots.save(self.state, cut_path(directory, number))
+
+    def load(self, directory: str, number: int) -> None:
+        """Load the state."""
+        path = cut_path(directory, number)
+        if not path.exists():
+            raise SnapshotError(f"{str(path)!r} is missing, which cut {number} needs. Go back to another cut.")
+        self.state = snapshots.load(path)
+
+
+class Crew(Recovery):
+    """Workers that are sent operations; what runs them is for subclasses to say.
+
+    Parameters
+    ----------
+    cls : type
+        The class of the workers.
+    options : dict or sequence of dict
+        What to make them of; one for all, or one for each.
+    n_workers : int
+    directory : path, optional
+        For cuts; one process at a time. On a cluster it must be the same for all machines. Without it a temporary one
+        is used, and nothing survives the driver.
+    cut_every : int
+        A cut is made by itself when there are this many operations of a worker since the last one ...
+    cut_bytes : int
+        ... or the operations since then hold this many bytes in the driver's memory.
+    in_flight : int
+        How many operations of one worker may be unanswered; a further one waits.
+    """
+
+    def __init__(
+        self,
+        cls: type,
+        options: Options,
+        n_workers: int,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        cut_every: int = CUT_EVERY,
+        cut_bytes: int = CUT_BYTES,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        counts = {"n_workers": n_workers, "cut_every": cut_every, "cut_bytes": cut_bytes, "in_flight": in_flight}
+        for name, value in counts.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
+        super().__init__(cls, _options_of_each(options, n_workers), CutBook(directory), in_flight)
+        self.cut_every, self.cut_bytes = cut_every, cut_bytes
+        self._bytes = 0  # of the operations since the last cut
+        self._has_begun = False
+        try:
+            for worker in range(n_workers):
+                self._book.folder(worker).mkdir(exist_ok=True)
+            self._open()
+            self._bring_up(range(n_workers))
+        except BaseException:
+            self.close()
+            raise
+
+    # Operations.
+
+    def call(self, worker: int, method: str, *args: Any) -> Ticket:
+        """Send an operation that changes a worker; waits only if too many are unanswered, or for a cut that is due."""
+        return self._issue([worker], "call", method, args)[0]
+
+    def ask(self, worker: int, method: str, *args: Any) -> Ticket:
+        """Send a question, which changes nothing; it sees all operations sent before it, and none after."""
+        return self._issue([worker], "ask", method, args)[0]
+
+    def call_all(self, method: str, *args: Any) -> list[Ticket]:
+        """Send the same operation to all workers; the arguments are copied once."""
+        return self._issue(range(self.n_workers), "call", method, args)
+
+    def ask_all(self, method: str, *args: Any) -> list[Ticket]:
+        """Send the same question to all workers; the arguments are copied once."""
+        return self._issue(range(self.n_workers), "ask", method, args)
+
+    def result(self, ticket: Ticket) -> Any:
+        """Wait for an answer; an error that the operation raised is raised here."""
+        answer = self._answer(ticket)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    def results(self, tickets: Iterable[Ticket]) -> list[Any]:
+        """Wait for several answers; all are waited for before the first error is raised."""
+        tickets = list(tickets)
+        for ticket in tickets:
+            self._answer(ticket)
+        return [self.result(ticket) for ticket in tickets]
+
+    def _issue(self, workers: Collection[int], kind: str, method: str, args: tuple[Any, ...]) -> list[Ticket]:
+        self._check(workers, method)
+        self._begin(kind)
+        if self.can_die:
+            args = owned(args)  # kept for a worker that comes back, whatever becomes of the caller's arrays
+        size = size_of(args) if self.can_die and kind == "call" else 0
+        if kind == "call":
+            self._make_room(workers)
+        wire = self._share(args) if len(workers) > 1 else args
+        tickets = []
+        for worker in workers:
+            line = self._lines[worker]
+            while len(line.pending) >= self.in_flight:
+                self._collect(worker)
+            number = line.sent + (kind == "call")
+            ticket = Ticket(worker, kind, number, method, args)
+            ticket.handle = self._send(worker, (kind, number, method, wire))
+            line.sent = number
+            line.pending.append(ticket)
+            tickets.append(ticket)
+        self._bytes += size
+        return tickets
+
+    def _check(self, workers: Collection[int], method: str) -> None:
+        if self._end is not None:
+            raise WorkerLost(self._end)
+        for worker in workers:
+            if not 0 <= worker < self.n_workers:
+                raise ValueError(f"worker is {worker!r}, expected a whole number from 0 to {self.n_workers - 1}.")
+        if method.startswith("_") or not hasattr(self.cls, method):
+            raise ValueError(f"method is {method!r}, which {self.cls.__name__} does not have. Is it spelt right?")
+
+    def _begin(self, kind: str = "call") -> None:
+        """See that nobody takes new workers for those of the directory; before the first operation, make a cut."""
+        if self._has_begun:
+            return
+        if self._book.manifest.cuts:
+            raise FileExistsError(
+                f"{str(self.directory)!r} holds the cuts {self.cuts} already. Attach or load one to go on with it, "
+                "name another directory, or call load(0) to begin anew."
+            )
+        if kind == "call":
+            self._has_begun = True
+            if self.can_die:
+                self._cut()
+
+    def _make_room(self, workers: Iterable[int]) -> None:
+        """Make a cut if the operations since the last one have become too many."""
+        if not self.can_die:
+            return
+        longest = max(self._lines[worker].sent - self._base_done[worker] for worker in workers)
+        if longest >= self.cut_every or self._bytes >= self.cut_bytes:
+            self._cut()
+
+    def _answer(self, ticket: Ticket) -> Answer:
+        while ticket.answer is None:
+            if self._end is not None:
+                raise WorkerLost(self._end)
+            self._collect(ticket.worker)
+        return ticket.answer
+
+    # Cuts.
+
+    @property
+    def directory(self) -> Path:
+        """Where the cuts are."""
+        return self._book.directory
+
+    @property
+    def mark(self) -> str:
+        """Tells the cuts of this directory from those of another."""
+        return self._book.manifest.mark
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the directory outlives the driver."""
+        return self._book.is_lasting
+
+    @property
+    def cuts(self) -> list[int]:
+        """The numbers of the cuts there are, the newest last."""
+        return list(self._book.manifest.cuts)
+
+    def folder(self, worker: int) -> Path:
+        """Where a worker saves; also of one that only an earlier, larger crew had."""
+        return self._book.folder(worker)
+
+    def cut(self) -> int:
+        """Have all workers save the state after all operations sent so far; return the number of the cut.
+
+        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are not
+        pinned only the last two are kept.
+        """
+        self._check((), "save")
+        self._begin()
+        return self._cut()
+
+    def pin(self, number: int) -> None:
+        """Keep a cut until it is unpinned."""
+        self._book.pin(number, True)
+
+    def unpin(self, number: int) -> None:
+        """Let a cut be deleted when two newer ones are there."""
+        self._book.pin(number, False)
+
+    def load(self, number: int) -> None:
+        """Go back to a cut, on all workers; 0: to workers as they are made. What is on its way is given up."""
+        self._check((), "load")
+        cuts = self._book.manifest.cuts
+        if number and number not in cuts:
+            raise self._book.unknown(number)
+        done = cuts[number] if number else [0] * self.n_workers
+        if len(done) != self.n_workers:
+            raise ValueError(
+                f"cut {number} is of {len(done)} workers, and there are {self.n_workers}. Use workers={len(done)}."
+            )
+        for line, at in zip(self._lines, done, strict=True):
+            line.abandon(f"the operation was given up: the crew went back to cut {number}.")
+            line.sent = at
+        self._base, self._base_done, self._bytes, self._has_begun = number, list(done), 0, True
+        self._book.go_back(number)
+        everyone = range(self.n_workers)
+        alive = self._gather({worker: ("load", number, done[worker]) for worker in everyone})
+        self._bring_up([worker for worker in everyone if worker not in alive])
+
+    def detach(self, kind: str, memory: Any = None) -> Cut:
+        """Make a cut for a checkpoint to refer to; of cuts made so, the last two stay, beside those that are pinned.
+
+        Raises
+        ------
+        ValueError
+            If the crew has no directory that outlives it.
+        """
+        if not self.is_lasting:
+            raise ValueError(
+                "directory is None, expected one for the workers' state, which a checkpoint refers to. Pass directory=."
+            )
+        self._check((), "save")
+        self._begin()
+        number = self._cut(detached_kept=DETACHED_KEPT)
+        return Cut(kind, number, self.n_workers, str(self.directory), self.mark, memory)
+
+    def attach(self, cut: Cut, kind: str) -> None:
+        """Become what was detached."""
+        if not isinstance(cut, Cut) or cut.kind != kind:
+            found = f"a cut of a {cut.kind!r}" if isinstance(cut, Cut) else f"a {type(cut).__name__}"
+            raise ValueError(
+                f"cut is {found}, expected one of a {kind!r}. Attach what the same kind of model detached."
+            )
+        if cut.number and cut.mark != self.mark:
+            raise ValueError(
+                f"the cut was made in {cut.directory!r}, and this is {str(self.directory)!r}, which holds others. "
+                "Name the directory it was made in."
+            )
+        if cut.number and cut.n_workers != self.n_workers:
+            raise ValueError(
+                f"the cut is of {cut.n_workers} workers, and there are {self.n_workers}. Use workers={cut.n_workers}."
+            )
+        self.load(cut.number)
+
+    def _cut(self, detached_kept: int = 0) -> int:
+        everyone = range(self.n_workers)
+        sent = [line.sent for line in self._lines]
+        number, is_new = self._base, False
+        if not self._base or sent != self._base_done:
+            number, is_new = self._save_all(), True
+        if is_new or detached_kept:
+            kept = self._book.note(number, sent, detached_kept)
+            self._base, self._base_done, self._bytes = number, sent, 0
+            for line in self._lines:
+                line.forget_log()
+            if hasattr(self.cls, "drop"):
+                alive = self._gather(dict.fromkeys(everyone, ("drop", kept)))
+                self._bring_up([worker for worker in everyone if worker not in alive])
+        return number
+
+    def _save_all(self) -> int:
+        """Have all workers save; whenever one dies in it, all save once more, under another number."""
+        everyone = range(self.n_workers)
+        while True:
+            for worker in everyone:
+                while self._lines[worker].pending:
+                    self._collect(worker)
+            number = self._book.reserve()
+            alive = self._gather({worker: ("save", number, self._lines[worker].sent) for worker in everyone})
+            if len(alive) == self.n_workers:
+                return number
+            self._bring_up([worker for worker in everyone if worker not in alive])
+
+    # Around it.
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """How each worker is, as of its last answer; asks nobody, so it costs next to nothing."""
+        return [
+            {
+                "worker": worker,
+                "operations": line.sent,
+                "rows": line.n_rows,
+                "in_flight": len(line.pending),
+                "restarts": line.restarts,
+                "node": line.facts.get("node"),
+                "pid": line.facts.get("pid"),
+                "memory": line.memory,
+            }
+            for worker, line in enumerate(self._lines)
+        ]
+
+    def close(self) -> None:
+        """End the workers and let another driver use the directory; what came after the last cut is gone."""
+        if self._end is None:
+            self._end = "the crew is closed. Make a new one."
+        try:
+            for worker in range(self.n_workers):
+                self._stop(worker)
+            self._shut()
+        finally:
+            self._book.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LocalCrew(Crew):
+    """A crew in this process: no copy of a worker can be lost without the driver, so cuts are made only when asked for.
+
+    Arguments and answers are copied, as if they went to another process and came back.
+
+    Examples
+    --------
+    >>> class Sum(SnapshotWorker):
+    ...     def __init__(self, start):
+    ...         self.state = start
+    ...
+    ...     def add(self, number):
+    ...         self.state += number
+    ...         return self.state
+    >>> with LocalCrew(Sum, [{"start": 0}, {"start": 100}], n_workers=2) as crew:
+    ...     tickets = [crew.call(worker, "add", 5) for worker in (0, 1, 1)]
+    ...     answers = crew.results(tickets)
+    ...     number = crew.cut()
+    ...     later = crew.result(crew.call(1, "add", 1))
+    ...     crew.load(number)
+    ...     answers, later, crew.result(crew.call(1, "add", 2))
+    ([5, 105, 110], 111, 112)
+    """
+
+    can_die = False
+
+    def __init__(self, cls: type, options: Options, n_workers: int, *args: Any, **named: Any) -> None:
+        self._stations: dict[int, Station] = {}
+        super().__init__(cls, options, n_workers, *args, **named)
+
+    def _start(self, worker: int) -> None:
+        self._stations[worker] = Station()
+
+    def _send(self, worker: int, message: Message) -> Any:
+        return self._stations[worker].handle(*message)
+
+    def _wait(self, worker: int, handle: Any) -> Answer:
+        assert isinstance(handle, Answer)
+        return handle
+
+    def _stop(self, worker: int) -> None:
+        self._stations.pop(worker, None)
+
+
+def make_crew(
+    cls: type,
+    options: Options,
+    *,
+    workers: int | None = None,
+    engine: Engine = "auto",
+    address: str | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    resources: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> Crew:
+    """Make a crew on the engine that is asked for.
+
+    Parameters
+    ----------
+    cls, options, directory
+        As for :class:`Crew`.
+    workers : int, optional
+        How many; without it one.
+    engine : "auto", "local" or "ray"
+        "auto" is "ray" if ``workers`` or ``address`` is given, else "local": in this process.
+    address : str, optional
+        Of a Ray cluster: "auto" or "host:port". Without it Ray is started on this machine, for this crew.
+    resources : dict, optional
+        What one worker needs of Ray: num_cpus, num_gpus, memory (bytes), and names of your own.
+    **named
+        Further options of :class:`Crew` or :class:`~streamboost.cluster.ray_crew.RayCrew`.
+    """
+    if engine not in ("auto", "local", "ray"):
+        raise ValueError(f"engine is {engine!r}, expected 'auto', 'local' or 'ray'.")
+    n_workers = 1 if workers is None else workers
+    if engine == "ray" or (engine == "auto" and (workers is not None or address is not None)):
+        from streamboost.cluster.ray_crew import RayCrew
+
+        return RayCrew(cls, options, n_workers, directory, address=address, resources=resources, **named)
+    if address is not None or resources is not None:
+        raise ValueError(
+            f"address is {address!r} and resources is {resources!r}, but engine='local' uses neither. Use engine='ray'."
+        )
+    return LocalCrew(cls, options, n_workers, directory, **named)
+
+
+def _options_of_each(options: Options, n_workers: int) -> list[dict[str, Any]]:
+    if isinstance(options, Mapping):
+        return [dict(options) for _ in range(n_workers)]
+    if len(options) != n_workers:
+        raise ValueError(
+            f"options has {len(options)} entries, expected {n_workers}: one for each worker, or one for all."
+        )
+    return [dict(each) for each in options]

@@ -1,0 +1,148 @@
+"""The directory of a crew: which cuts there are, and what each worker saved of them.
+
+::
+
+    DIR/lock, DIR/checkpoint-*.safetensors   the manifest: which cuts are whole, and how far each worker was
+    DIR/worker-00000/                        what worker 0 saved, by itself, under the numbers of cuts
+
+A cut is whole once all workers have saved it and the manifest, written after them, names it. Numbers of cuts are never
+used twice, not even by another driver on the same directory: whoever saves late saves beside, never over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from streamboost.checkpoints import LEFTOVER, Checkpoint, CheckpointStore
+from streamboost.errors import SnapshotError
+
+KEPT = 2  # cuts, beside those that are pinned
+NUMBERS = 1_000_000  # of cuts for each driver that opens a directory
+CUT_NAME = re.compile(r"cut-(\d+)(\..*)?")
+
+
+@dataclass
+class Manifest:
+    """Which cuts of a directory are whole."""
+
+    mark: str  # tells this directory's cuts from another's
+    incarnation: int = 0  # how many drivers have opened it
+    cuts: dict[int, list[int]] = field(default_factory=dict)  # number: operations of each worker; the newest last
+    pinned: list[int] = field(default_factory=list)
+    detached: list[int] = field(default_factory=list)  # those that checkpoints refer to; the newest last
+
+
+class CutBook:
+    """The directory of a crew: which cuts there are, written by one driver at a time.
+
+    Parameters
+    ----------
+    directory : path, optional
+        Made if it is not there; without one, a temporary one that goes with this object.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None) -> None:
+        self.is_lasting = directory is not None
+        self.directory = Path(tempfile.mkdtemp(prefix="streamboost-") if directory is None else directory).absolute()
+        self._store = CheckpointStore(self.directory)
+        lasting = "" if self.is_lasting else str(self.directory)
+        self._end = weakref.finalize(self, _end, self._store, lasting)
+        found = self._store.latest()
+        if found is not None and not isinstance(found.model, Manifest):
+            self._end()
+            raise SnapshotError(
+                f"{str(directory)!r} holds checkpoints of a run, expected a directory for a crew alone. "
+                "Name another, for example one inside it."
+            )
+        self.manifest = Manifest(secrets.token_hex(8)) if found is None else found.model
+        self._next = 0
+        self._open()
+
+    def _open(self) -> None:
+        manifest = replace(self.manifest, incarnation=self.manifest.incarnation + 1)
+        self._write(manifest)
+        self._next = manifest.incarnation * NUMBERS
+        for leftover in self.directory.glob("worker-*/.*.tmp"):
+            if LEFTOVER.fullmatch(leftover.name):
+                leftover.unlink(missing_ok=True)
+
+    def folder(self, worker: int) -> Path:
+        """Where a worker saves."""
+        return self.directory / f"worker-{worker:05d}"
+
+    def reserve(self) -> int:
+        """A number for a cut that nobody has used, nor ever will."""
+        self._next += 1
+        if self._next % NUMBERS == 0:
+            self._open()
+            self._next += 1
+        return self._next
+
+    def note(self, number: int, done: Sequence[int], detached_kept: int = 0) -> list[int]:
+        """Write down that a cut is whole, and detached if so many of those are kept; return the cuts that are left."""
+        cuts = {other: at for other, at in self.manifest.cuts.items() if other != number}
+        cuts[number] = list(done)
+        detached = self.manifest.detached
+        if detached_kept:
+            detached = [*(other for other in detached if other != number), number][-detached_kept:]
+        kept = {*list(cuts)[-KEPT:], *self.manifest.pinned, *detached}
+        cuts = {other: at for other, at in cuts.items() if other in kept}
+        self._write(replace(self.manifest, cuts=cuts, detached=detached))
+        self._clean_up()
+        return list(cuts)
+
+    def pin(self, number: int, is_pinned: bool) -> None:
+        """Keep a cut until told otherwise, or do not."""
+        if number not in self.manifest.cuts:
+            raise self.unknown(number)
+        others = [other for other in self.manifest.pinned if other != number]
+        self._write(replace(self.manifest, pinned=[*others, number] if is_pinned else others))
+
+    def go_back(self, number: int) -> None:
+        """Take a cut as the newest: what came after it did not happen. Written with the next cut."""
+        cuts = self.manifest.cuts
+        later = list(cuts)[list(cuts).index(number) + 1 :] if number else list(cuts)
+        for other in later:
+            if other not in (*self.manifest.pinned, *self.manifest.detached):
+                del cuts[other]
+        if number:
+            cuts[number] = cuts.pop(number)
+
+    def unknown(self, number: int) -> ValueError:
+        """Say that there is no such cut."""
+        there = ", ".join(map(str, self.manifest.cuts)) or "none at all"
+        return ValueError(
+            f"there is no cut {number} in {str(self.directory)!r}, only {there}. Was it made in another directory?"
+        )
+
+    def close(self) -> None:
+        """Let another driver use the directory; a temporary one is deleted."""
+        self._end()
+
+    def _write(self, manifest: Manifest) -> None:
+        """Only what is on disk is believed."""
+        self._store.save(Checkpoint(manifest))
+        self.manifest = manifest
+
+    def _clean_up(self) -> None:
+        for path in self.directory.glob("worker-*/cut-*"):
+            name = CUT_NAME.fullmatch(path.name)
+            if name is not None and int(name[1]) not in self.manifest.cuts:
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def _end(store: CheckpointStore, temporary: str) -> None:
+    store.close()
+    if temporary:
+        shutil.rmtree(temporary, ignore_errors=True)

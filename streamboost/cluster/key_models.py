@@ -1,0 +1,302 @@
+"""One key's model: how it is made, asked and taught, and the prior it may stand upon.
+
+A prior is a fitted estimator that new keys start from. What it says of a row goes before the row as further columns,
+as scores; the key's model starts there, ``base=PriorLine(...)``, and learns what the prior gets wrong for its key. So
+no key's model holds the prior, the prior is asked once for all keys of a chunk, and it reads text with its own codes.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamboost import SGBClassifier, SGBRegressor, recipes, snapshots
+from streamboost.arrays import FloatArray, IntArray
+from streamboost.bases import Linear
+from streamboost.cluster.key_rows import Batch, Rows
+from streamboost.encoding import Encoded
+from streamboost.errors import SnapshotError
+from streamboost.estimator_base import StreamEstimator
+from streamboost.losses import Softmax
+from streamboost.rows import in_order
+
+Method: TypeAlias = Literal["predict", "predict_proba"]
+
+SMALL: dict[str, Any] = {"n_estimators": 20, "max_depth": 4, "memory": 256, "random_state": 0}
+
+
+def small_regressor(**options: Any) -> SGBRegressor:
+    """A regressor of some tens of kilobytes, for one of very many keys; options as in SGBRegressor."""
+    return SGBRegressor(**{**SMALL, **options})
+
+
+def small_classifier(**options: Any) -> SGBClassifier:
+    """A classifier of some tens of kilobytes, for one of very many keys; options as in SGBClassifier."""
+    return SGBClassifier(**{**SMALL, **options})
+
+
+def check_template(model: Any, prior: Any) -> StreamEstimator:
+    """The model all keys begin as: the one given, or a small one for what the prior is for."""
+    if prior is not None and not (isinstance(prior, StreamEstimator) and hasattr(prior, "committee_")):
+        raise TypeError(
+            f"prior is {_shown(prior)}, expected an SGBRegressor or SGBClassifier that has learned rows. "
+            "Fit one to the rows of many keys first."
+        )
+    if model is None:
+        model = small_classifier() if isinstance(prior, SGBClassifier) else small_regressor()
+    if not isinstance(model, StreamEstimator):
+        raise TypeError(
+            f"model is {_shown(model)}, expected an SGBRegressor or SGBClassifier, such as small_regressor(). "
+            "Others can be its learner, or wrapped in one."
+        )
+    if hasattr(model, "committee_"):
+        raise ValueError(
+            "model has learned rows already, expected a new one, of which every key gets a copy. "
+            "Pass it as prior to have keys start from it."
+        )
+    if prior is not None and isinstance(prior, SGBClassifier) != isinstance(model, SGBClassifier):
+        raise TypeError(f"prior is {_shown(prior)} and model is {_shown(model)}, expected two of a kind.")
+    if prior is not None and recipes.is_one_versus_rest(model.loss):
+        raise ValueError(f"loss is {model.loss!r} beside a prior, expected 'log_loss'. Leave one of them out.")
+    template = copy.deepcopy(model)
+    if template.random_state is None:
+        template.set_params(random_state=0)  # so that a key's model is the same wherever it lives
+    try:
+        snapshots.pack(template)
+    except SnapshotError as error:
+        raise TypeError(f"model cannot be stored: {error}") from error
+    return template
+
+
+def _shown(model: Any) -> str:
+    return f"a {type(model).__name__}"
+
+
+class PriorLine(Linear):
+    """What the prior said of a row, which stands in columns of the row itself, and a line that learns what it misses.
+
+    A line begins at 0 everywhere, so a new key begins with the prior's answers; and what sets the key apart from
+    others, such as an offset, it knows after a few rows, long before the first tree is grown.
+
+    Parameters
+    ----------
+    places : list of int
+        The columns with the prior's scores, one an output.
+    forget : float
+        As in :class:`~streamboost.bases.Linear`.
+
+    Examples
+    --------
+    >>> from streamboost.losses import Scale, Squared
+    >>> base = PriorLine([0])
+    >>> base.open(n_features=1, n_outputs=1)
+    >>> X = np.array([[3.0], [4.0], [3.0], [5.0]])
+    >>> base.predict(X[:2]).tolist()
+    [[3.0], [4.0]]
+    >>> base.learn(X, X + 2.0, np.ones(4), Squared(), Scale(1.0, 1.0))
+    >>> bool(base.predict(X[:1])[0, 0] > 4)
+    True
+    """
+
+    splits = False
+
+    def __init__(self, places: list[int], forget: float = 1.0) -> None:
+        super().__init__(forget=forget)
+        self.places = places
+
+    def _added(self, X: FloatArray) -> FloatArray:
+        added = super()._added(X)
+        added[:, : len(self.places)] += X[:, self.places]  # the prior knows nothing of classes that came later
+        return added
+
+
+class Prior:
+    """A fitted estimator that new keys start from.
+
+    Parameters
+    ----------
+    model : StreamEstimator
+    template : StreamEstimator
+        What the models of keys are copies of.
+    """
+
+    def __init__(self, model: StreamEstimator, template: StreamEstimator) -> None:
+        self.model = model
+        usual = recipes.make_base("linear", recipes.check_memory(template.memory)[0])
+        assert isinstance(usual, Linear)
+        self.forget = usual.forget
+        loss = model.committee_.loss
+        self.classes: list[Any] | None = None
+        if isinstance(model, SGBClassifier):
+            self.classes = sorted(model.labels_.numbers)
+            self.link: Any = Softmax.link
+            labels = [str(label) for label in self.classes]
+        else:
+            self.link = recipes.make_regression_loss(template.loss, loss.n_outputs).link
+            labels = [""] if loss.n_outputs == 1 else [str(i) for i in range(loss.n_outputs)]
+        self.names = [f"(prior {label})" if label else "(prior)" for label in labels]
+
+    def scores(self, rows: Rows) -> FloatArray:
+        """What it says of rows, as scores of the template's loss, (n, m)."""
+        if self.classes is None:
+            said = self.model.predict(rows)
+            return np.asarray(self.link.score(said.reshape(len(said), -1)))
+        order = [self.model.labels_.numbers[label] for label in self.classes]
+        return np.asarray(self.link.score(self.model.predict_proba(rows)[:, order]))
+
+    def widen(self, rows: Rows) -> Rows:
+        """Rows with its scores before the other columns."""
+        known = {name for row in rows for name in row} if isinstance(rows, list) else set(rows.column_names)
+        if not known.isdisjoint(self.names):
+            raise ValueError(f"X has a column called {self.names[0]!r}, as the prior's scores are. Rename it.")
+        scores = self.scores(rows)
+        if isinstance(rows, list):
+            return [
+                {**dict(zip(self.names, said, strict=True)), **row}
+                for said, row in zip(scores.tolist(), rows, strict=True)
+            ]
+        columns = [pa.array(column) for column in scores.T.copy()]
+        return pa.table([*columns, *rows.columns], names=[*self.names, *rows.column_names])
+
+    def base(self, rows: Rows) -> PriorLine:
+        """The base of a new key, whose first rows are these, widened."""
+        names: list[Any] = in_order(rows[0]) if isinstance(rows, list) else rows.column_names
+        return PriorLine([names.index(name) for name in self.names], self.forget)
+
+
+def new_model(template: StreamEstimator, prior: Prior | None, rows: Rows) -> StreamEstimator:
+    """The model of a new key, whose first rows are these."""
+    model = copy.deepcopy(template)
+    if prior is not None:
+        model.base = prior.base(rows)
+    return model
+
+
+def encode(model: StreamEstimator, batch: Batch, i: int, *, learning: bool) -> Encoded:
+    """The rows of the i-th key for its model; nothing is changed."""
+    if hasattr(model, "encoder_"):
+        encoded = batch.encode(i, model.encoder_, known_only=not learning)
+        if encoded is not None:
+            return encoded
+    return model._encode(batch.part(i), "array", learning=learning)
+
+
+def check(model: StreamEstimator, encoded: Encoded, y: NDArray[Any]) -> None:
+    """Refuse what :func:`learn` would refuse, of a model that has learned rows; nothing is changed."""
+    targets = model._encode_targets(y)
+    if len(targets.values) != len(encoded.X):
+        raise ValueError(f"y has {len(targets.values)} rows and X has {len(encoded.X)}. Pass one target a row.")
+    model._check_targets(targets, model.committee_.loss)
+    model._check_signs(encoded, model.committee_)
+
+
+def learn(model: StreamEstimator, encoded: Encoded, y: NDArray[Any], classes: list[Any] | None = None) -> FloatArray:
+    """Learn rows; return the scores made before."""
+    is_new = not hasattr(model, "committee_")
+    return model._learn_encoded(encoded, y, None, classes=classes if is_new else None)
+
+
+class Answer(NamedTuple):
+    """What models said of rows: numbers (n,) or (n, m); or labels (n,) or probabilities (n, K) by number of class."""
+
+    values: NDArray[Any]
+    classes: list[Any] | None = None
+
+
+def answer(model: StreamEstimator, scores: FloatArray, method: Method) -> Answer:
+    """What a model's scores mean; -1 stands for no label."""
+    if not isinstance(model, SGBClassifier):
+        return Answer(model._predictions(scores))
+    classes = list(model.labels_.numbers)
+    if method == "predict_proba":
+        return Answer(model._probabilities(scores), classes)
+    places = model.labels_.numbers
+    labels = model._labels(scores).tolist()
+    return Answer(np.array([-1 if label is None else places[label] for label in labels], np.int64), classes)
+
+
+class Answers:
+    """What several models said of the rows of a batch, put together.
+
+    Parameters
+    ----------
+    n : int
+        How many rows there are.
+    method : {"predict", "predict_proba"}
+    """
+
+    def __init__(self, n: int, method: Method) -> None:
+        self.n, self.method = n, method
+        self.values: NDArray[Any] | None = None
+        self.classes: dict[Any, int] | None = None
+
+    def add(self, places: slice | IntArray, said: Answer) -> None:
+        """Note what was said of some rows."""
+        values = said.values
+        if said.classes is None:
+            self._put(places, values, 0.0)
+            return
+        if self.classes is None:
+            self.classes = {}
+        for label in said.classes:
+            self.classes.setdefault(label, len(self.classes))
+        numbers = np.array([self.classes[label] for label in said.classes], np.int64)
+        if self.method == "predict":
+            self._put(places, np.append(numbers, -1)[values], -1)
+            return
+        table = np.zeros((len(values), len(self.classes)))
+        table[:, numbers] = values
+        if self.values is not None and self.values.shape[1] < len(self.classes):
+            self.values = np.pad(self.values, ((0, 0), (0, len(self.classes) - self.values.shape[1])))
+        self._put(places, table, 0.0)
+
+    def _put(self, places: slice | IntArray, values: NDArray[Any], empty: float) -> None:
+        if self.values is None:
+            self.values = np.full((self.n, *values.shape[1:]), empty, values.dtype)
+        self.values[places] = values
+
+    def plain(self) -> tuple[NDArray[Any] | None, list[Any] | None]:
+        """What travels: the values, None if nothing was said, and the classes."""
+        return self.values, None if self.classes is None else list(self.classes)
+
+
+class KeyModel:
+    """One key's model and its prior together: what :meth:`KeyedBooster.model_of` gives where there is a prior.
+
+    Parameters
+    ----------
+    model : StreamEstimator
+    prior : StreamEstimator
+        Shared by all keys.
+    """
+
+    def __init__(self, model: StreamEstimator, prior: StreamEstimator) -> None:
+        self.model, self.prior = model, prior
+
+    def __sklearn_tags__(self) -> Any:
+        return self.model.__sklearn_tags__()
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes the key's model knows."""
+        return self.model.classes_  # type: ignore[no-any-return]
+
+    def learn(self, X: Any, y: Any, **options: Any) -> NDArray[Any]:
+        """Predict each row, then learn it; arguments as of the key's model."""
+        return self.model.learn(self._widen(X), y, **options)  # type: ignore[no-any-return]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict every row."""
+        return self.model.predict(self._widen(X))  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Predict the probability of every class."""
+        return self.model.predict_proba(self._widen(X))  # type: ignore[no-any-return]
+
+    def _widen(self, X: Any) -> Rows:
+        rows = X if isinstance(X, list) else pa.table(X)
+        return Prior(self.prior, self.model).widen(rows)

@@ -1,0 +1,486 @@
+"""One model per key, a million keys over any number of workers.
+
+A chunk of rows flows in; each row goes to the worker its key hashes to, and there to the key's own model; what the
+models said comes back in the order of the rows. The driver itself holds no model: it knows the classes and whose key is
+where, and the latter follows from the key alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+
+from streamboost import SGBClassifier, snapshots
+from streamboost.arrays import FloatArray, IntArray
+from streamboost.cluster import hashing, key_models
+from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
+from streamboost.cluster.hashing import Key
+from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
+from streamboost.cluster.key_rows import Rows, Split, split, take
+from streamboost.cluster.key_shard import KeyShard, Refused, store_path
+from streamboost.cluster.key_store import KeyStore
+from streamboost.errors import SnapshotError
+from streamboost.labels import Labels
+from streamboost.row_chunks import as_targets
+
+__all__ = ["KeyedBooster"]
+
+KIND = "keyed"
+BEGINNING = "beginning.safetensors"  # what keys begin as, beside the cuts
+MOVED_AT_ONCE = 256  # keys
+
+
+class _Part(NamedTuple):
+    """What one worker gets of a chunk, one key's rows after the other's."""
+
+    worker: int
+    places: IntArray  # (n,), of its rows in the chunk
+    rows: Rows
+    tokens: list[bytes]
+    sizes: IntArray
+
+
+def parts_of(chunk: Split, n_workers: int) -> list[_Part]:
+    """A chunk by worker: for each the rows of its keys, one key's after the other's, in the order they came."""
+    workers = hashing.workers_of(chunk.tokens, n_workers)
+    order = np.lexsort((chunk.codes, workers[chunk.codes]))
+    codes = chunk.codes[order]
+    firsts = np.flatnonzero(np.diff(codes, prepend=-1))  # where another key begins
+    sizes = np.diff(firsts, append=len(codes))
+    owners = workers[codes[firsts]]
+    ends = np.append(firsts, len(codes))
+    parts = []
+    borders = [*np.flatnonzero(np.diff(owners, prepend=-1)).tolist(), len(owners)]  # where another worker's keys begin
+    for first, last in pairwise(borders):
+        places = order[ends[first] : ends[last]]
+        tokens = [chunk.tokens[code] for code in codes[firsts[first:last]].tolist()]
+        parts.append(_Part(int(owners[first]), places, take(chunk.rows, places), tokens, sizes[first:last]))
+    return parts
+
+
+def _has_probabilities(booster: Any) -> bool:
+    return hasattr(booster.template, "predict_proba")
+
+
+class KeyedBooster:
+    """One model for each key: for each store, sensor or customer.
+
+    Every row holds its key, in a column of its own that no model sees. Models learn their own rows in the order they
+    come. Whatever the number of workers, and wherever they are, every key's model is the same, bit for bit.
+
+    Parameters
+    ----------
+    key : str
+        The column with the key: text, whole numbers or booleans. 7 and "7" are different keys.
+    model : SGBRegressor or SGBClassifier, optional
+        What every key's model begins as, with the same random state. Left out, a small one, some tens of kilobytes:
+        :func:`small_regressor`, or :func:`small_classifier` beside a prior that is a classifier.
+    prior : fitted SGBRegressor or SGBClassifier, optional
+        A model of all keys together, on the same columns without the key. New keys start from it and learn what it
+        gets wrong for them; it takes the place of ``base``, is never changed, and kept once per worker.
+    hot : int
+        How many models each worker keeps in memory; those not used for longest go to a file. Results are the same.
+    workers, engine, address, directory, resources
+        As in :func:`streamboost.cluster.make_crew`: without ``workers`` everything is in this process, with it on Ray.
+        ``directory`` is for cold models and checkpoints; without it they are gone with this process.
+    **named
+        Further options of the crew.
+
+    Attributes
+    ----------
+    classes_ : array
+        Of classifiers: all classes of all keys, those of the prior first, then in the order they came.
+
+    Notes
+    -----
+    A chunk is learned by all its keys, or by none: rows are checked by the models they are meant for, on all workers,
+    before any of them is learned. If a row is refused, the error names it and nothing has changed.
+
+    Predicting changes nothing and makes no model. A key that is not known gets the prior's answer; without a prior it
+    gets 0, or None as its label and 0 as the probability of every class.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rng = np.random.default_rng(0)
+    >>> x, store = rng.uniform(size=2000), rng.choice(["Bonn", "Graz"], 2000)
+    >>> y = np.where(store == "Bonn", 10 * x, 5 - 5 * x)
+    >>> with KeyedBooster("store") as booster:
+    ...     before = booster.learn(pa.table({"store": store, "x": x}), y)
+    ...     said = booster.predict([{"store": "Bonn", "x": 0.5}, {"store": "Rome", "x": 0.5}])
+    ...     print(booster.n_keys, booster.key_rows("Bonn") + booster.key_rows("Graz"), said.round())
+    2 2000 [5. 0.]
+    """
+
+    def __init__(
+        self,
+        key: str,
+        model: Any = None,
+        *,
+        prior: Any = None,
+        hot: int = 10_000,
+        workers: int | None = None,
+        engine: Engine = "auto",
+        address: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        resources: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"key is {key!r}, expected the name of a column.")
+        if not isinstance(hot, int) or isinstance(hot, bool) or hot < 1:
+            raise ValueError(f"hot is {hot!r}, expected a whole number of at least 1. If unsure, leave it out.")
+        self.key, self.prior, self.hot = key, prior, hot
+        self.template = key_models.check_template(model, prior)
+        self._labels = Labels()
+        if isinstance(prior, SGBClassifier):
+            self._labels = self._labels.extended(prior.labels_.numbers)
+        self._n_targets: int | None = None  # None: y is (n,)
+        self._n_chunks = 0
+        self._half: str | None = None  # why the state is not to be trusted
+        n_workers = 1 if workers is None else workers
+        self._crew: Crew = make_crew(
+            KeyShard,
+            {"template": self.template, "prior": prior, "hot": hot, "n_workers": n_workers},
+            workers=workers,
+            engine=engine,
+            address=address,
+            directory=directory,
+            resources=resources,
+            **named,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        return self.template.__sklearn_tags__()
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of all keys so far."""
+        if not len(self._labels):
+            raise NotFittedError(f"this {type(self).__name__} has seen no class yet. Call learn(X, y) first.")
+        classes: NDArray[Any] = self._labels.classes
+        return classes
+
+    # Learning and predicting.
+
+    def learn(self, X: Any, y: Any, *, method: Method = "predict") -> NDArray[Any]:
+        """Let every key's model predict its rows, then learn them; return what was predicted before.
+
+        Parameters
+        ----------
+        X : pyarrow table, frame or list of dicts
+            With the key in every row.
+        y : array of shape (n,) or, for several numbers a row, (n, m)
+        method : {"predict", "predict_proba"}
+            What to return of classifiers. A class that a key's model did not know has probability 0.
+
+        Raises
+        ------
+        ValueError
+            If a row has no key, or the model of its key refuses it. Nothing has changed then.
+        """
+        self._check_method(method)
+        self._check_whole()
+        chunk = split(X, self.key)
+        y = self._check_targets(y, len(chunk.codes))
+        labels = self._labels
+        if self._is_classifier:
+            labels = labels.extended(labels.encode(y)[1])
+        parts = parts_of(chunk, self._crew.n_workers)
+        self._n_chunks += 1
+        if len(parts) > 1:
+            self._check(parts, y)
+        said = self._learn(parts, y, method)
+        self._labels = labels
+        if y.ndim == 2:
+            self._n_targets = y.shape[1]
+        return self._assemble(parts, said, len(y), method)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the model of each row's key says; of a key that is not known the prior, or else 0 or None."""
+        return self._ask(X, "predict")
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of every class, (n, K), in the order of ``classes_``; all 0 where nobody knows."""
+        if not len(self._labels):
+            raise NotFittedError(f"this {type(self).__name__} has seen no class yet. Call learn(X, y) first.")
+        return self._ask(X, "predict_proba")
+
+    def _ask(self, X: Any, method: Method) -> NDArray[Any]:
+        chunk = split(X, self.key)
+        parts = parts_of(chunk, self._crew.n_workers)
+        tickets = [self._crew.ask(part.worker, "predict", part.rows, part.tokens, part.sizes, method) for part in parts]
+        try:
+            said = self._crew.results(tickets)
+        except Refused:
+            raise _first_refusal(parts, [self._refusal_of(ticket) for ticket in tickets]) from None
+        return self._assemble(parts, said, len(chunk.codes), method)
+
+    def _refusal_of(self, ticket: Ticket) -> tuple[int, str] | None:
+        try:
+            self._crew.result(ticket)
+        except Refused as refused:
+            return refused.row, refused.reason
+        return None
+
+    def _check(self, parts: list[_Part], y: NDArray[Any]) -> None:
+        """Ask all workers whether anything stands against learning the rows."""
+        tickets = [
+            self._crew.ask(part.worker, "check", part.rows, part.tokens, part.sizes, y[part.places], self._n_chunks)
+            for part in parts
+        ]
+        refusals = self._crew.results(tickets)
+        if any(refusals):
+            raise _first_refusal(parts, refusals)
+
+    def _learn(self, parts: list[_Part], y: NDArray[Any], method: Method) -> list[Any]:
+        try:
+            tickets = [
+                self._crew.call(
+                    part.worker, "learn", part.rows, part.tokens, part.sizes, y[part.places], self._n_chunks, method
+                )
+                for part in parts
+            ]
+            return self._crew.results(tickets)
+        except Refused as error:  # of the only worker: if there are several, all of them have been asked
+            raise _first_refusal(parts, [(error.row, error.reason)]) from None
+        except BaseException as error:
+            self._half = f"{type(error).__name__}: {error}"
+            raise
+
+    def _assemble(self, parts: list[_Part], said: list[Any], n: int, method: Method) -> NDArray[Any]:
+        """What all workers said, in the order of the rows."""
+        answers = Answers(n, method)
+        for part, (values, classes) in zip(parts, said, strict=True):
+            if values is not None:
+                answers.add(part.places, Answer(values, classes))
+        values = answers.values
+        if not self._is_classifier:
+            shape = (n,) if self._n_targets is None else (n, self._n_targets)
+            return np.zeros(shape) if values is None else values
+        known = list(answers.classes or ())
+        if method == "predict_proba":
+            table = np.zeros((n, len(self._labels)))
+            if values is not None:
+                table[:, [self._labels.numbers[label] for label in known]] = values
+            return table
+        if values is None or (values < 0).any():
+            labels = np.full(n, None, dtype=object)
+            for row, code in enumerate(() if values is None else values.tolist()):
+                labels[row] = None if code < 0 else known[code]
+            return labels
+        found: NDArray[Any] = np.array(known)[values]
+        return found
+
+    # What is checked before anything is sent.
+
+    @property
+    def _is_classifier(self) -> bool:
+        return isinstance(self.template, SGBClassifier)
+
+    def _check_method(self, method: str) -> None:
+        if method not in ("predict", "predict_proba") or (
+            method == "predict_proba" and not (self._is_classifier and _has_probabilities(self))
+        ):
+            raise ValueError(
+                f"method is {method!r}, expected 'predict', or 'predict_proba' of classifiers that have probabilities. "
+                "If unsure, leave it out."
+            )
+
+    def _check_targets(self, y: Any, n: int) -> NDArray[Any]:
+        targets = as_targets(y)
+        if len(targets) != n:
+            raise ValueError(f"y has {len(targets)} rows and X has {n}. Pass one target a row.")
+        if self._is_classifier:
+            return targets
+        self.template._encode_targets(targets)  # refuses what is no number
+        return targets.astype(float)
+
+    def _check_whole(self) -> None:
+        if self._half is not None:
+            raise RuntimeError(
+                f"a chunk was learned only in part, as something failed on the way ({self._half}). "
+                "Attach the last checkpoint to go on from there."
+            )
+
+    # One key.
+
+    def worker_of(self, key: Key) -> int:
+        """The worker that a key's model lives on, whether there is one already or not."""
+        return hashing.worker_of(_checked_key(key), self._crew.n_workers)
+
+    def key_rows(self, key: Key) -> int:
+        """How many rows a key's model has learned; 0 if there is none."""
+        return int(self._ask_one(key, "key_rows"))
+
+    def model_of(self, key: Key) -> Any:
+        """A copy of a key's model; with its prior, where there is one, as a :class:`KeyModel`.
+
+        Raises
+        ------
+        KeyError
+            If the key is not known.
+        """
+        state = self._ask_one(key, "state_of")
+        if state is None:
+            raise KeyError(f"there is no model for the key {key!r}: no row of it was learned.")
+        model = snapshots.unpack(state)
+        return model if self.prior is None else KeyModel(model, self.prior)
+
+    def forget(self, key: Key) -> bool:
+        """Be as if no row of a key had come; say whether there was one."""
+        self._check_whole()
+        token = hashing.token_of(_checked_key(key))
+        return bool(self._crew.result(self._crew.call(self.worker_of(key), "forget", token)))
+
+    def _ask_one(self, key: Key, method: str) -> Any:
+        token = hashing.token_of(_checked_key(key))
+        return self._crew.result(self._crew.ask(self.worker_of(key), method, token))
+
+    # All keys.
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys have a model."""
+        return sum(size["keys"] for size in self._crew.results(self._crew.ask_all("sizes")))
+
+    def keys(self) -> list[Key]:
+        """The keys that have a model."""
+        tokens = (token for part in self._crew.results(self._crew.ask_all("keys")) for token in part)
+        return [hashing.key_of(token) for token in sorted(tokens)]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """How each worker is, and how many keys it has, in memory and in all."""
+        sizes = self._crew.results(self._crew.ask_all("sizes"))
+        return [{**worker, **size} for worker, size in zip(self._crew.metrics(), sizes, strict=True)]
+
+    # Checkpoints.
+
+    def detach(self) -> Cut:
+        """Bring everything to disk, and return what a checkpoint has to keep."""
+        self._check_whole()
+        memory = {
+            "key": self.key,
+            "labels": self._labels,
+            "n_targets": self._n_targets,
+            "beginning": self._digest(),
+        }
+        cut = self._crew.detach(KIND, memory)
+        path = self._crew.directory / BEGINNING
+        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != memory["beginning"]:
+            snapshots.save(self._beginning(), path)
+        self._clean_up()
+        return cut
+
+    def _clean_up(self) -> None:
+        """Delete the files of crews of other sizes, once no cut of theirs is kept."""
+        sizes = {len(done) for done in self._crew._book.manifest.cuts.values()}
+        needed = {store_path(Path(), size).name for size in sizes}
+        for path in self._crew.directory.glob(f"worker-*/{store_path(Path(), '*').name}"):
+            if path.name not in needed:
+                for file in path.parent.glob(f"{path.name}*"):
+                    file.unlink(missing_ok=True)
+
+    def attach(self, cut: Cut) -> None:
+        """Become what was detached; if there are more or fewer workers now, keys move to where they belong.
+
+        Raises
+        ------
+        ValueError
+            If it is no cut of a KeyedBooster with this key, model and prior, or of another directory.
+        """
+        if isinstance(cut, Cut) and cut.kind == KIND:
+            self._check_same(cut.memory)
+        if isinstance(cut, Cut) and cut.kind == KIND and cut.number and cut.n_workers != self._crew.n_workers:
+            self._rehash(cut)
+        else:
+            self._crew.attach(cut, KIND)
+        self._labels, self._n_targets = cut.memory["labels"], cut.memory["n_targets"]
+        self._half = None
+
+    def _check_same(self, memory: dict[str, Any]) -> None:
+        if memory["key"] != self.key:
+            raise ValueError(f"key is {self.key!r}, but the cut is of key {memory['key']!r}. Use that one.")
+        if memory["beginning"] != self._digest():
+            raise ValueError(
+                "model or prior are not those the cut was made with. Both are in its directory: pass 'model' and "
+                f"'prior' of streamboost.load({str(self._crew.directory / BEGINNING)!r})."
+            )
+
+    def _beginning(self) -> dict[str, Any]:
+        return {"model": self.template, "prior": self.prior}
+
+    def _digest(self) -> str:
+        return hashlib.sha256(snapshots.pack(self._beginning())).hexdigest()
+
+    def _rehash(self, cut: Cut) -> None:
+        """Bring every key of the cut to the worker that it has now."""
+        crew = self._crew
+        if cut.mark != crew._book.manifest.mark or cut.number not in crew.cuts:
+            raise ValueError(
+                f"cut {cut.number} was made in {cut.directory!r}, and {str(crew.directory)!r} has no such cut. "
+                "Name the directory it was made in."
+            )
+        paths = [store_path(crew.folder(worker), cut.n_workers) for worker in range(cut.n_workers)]
+        for path in paths:
+            if not path.exists():
+                raise SnapshotError(f"{str(path)!r} is gone, but cut {cut.number} needs it. Bring it back from a copy.")
+        self._half = f"cut {cut.number} was not attached to its end"
+        crew.load(0)
+        for path in paths:
+            self._move_in(path, cut.number)
+        crew.cut()
+
+    def _move_in(self, path: Path, number: int) -> None:
+        store = KeyStore(path)
+        try:
+            store.go_back(number)
+            tokens = store.keys()
+            workers = hashing.workers_of(tokens, self._crew.n_workers)
+            for worker in np.unique(workers).tolist():
+                own = [token for token, home in zip(tokens, workers.tolist(), strict=True) if home == worker]
+                for start in range(0, len(own), MOVED_AT_ONCE):
+                    models = [packed for token in own[start : start + MOVED_AT_ONCE] if (packed := store.get(token))]
+                    self._crew.result(self._crew.call(worker, "adopt", *map(list, zip(*models, strict=True))))
+        finally:
+            store.close()
+
+    def close(self) -> None:
+        """End the workers; what was not detached is gone."""
+        self._crew.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _checked_key(key: Any) -> Key:
+    plain = hashing.plain_key(key)
+    if plain is None:
+        raise ValueError(f"key is {key!r}, which is missing, expected text, a whole number or a boolean.")
+    return plain
+
+
+def _first_refusal(parts: list[_Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
+    """Of what workers refuse, by rows of their parts, the first by the rows of the chunk."""
+    row, reason = min(
+        (int(part.places[refused[0]]), refused[1])
+        for part, refused in zip(parts, refusals, strict=True)
+        if refused is not None
+    )
+    return ValueError(f"row {row}: {reason} Nothing was changed.")

@@ -1,0 +1,238 @@
+"""What makes a crew survive its workers: the operations since the last cut, kept by the driver and sent again.
+
+A :class:`Line` per worker keeps what was sent to it. When a worker is found dead, :class:`Recovery` makes it anew, has
+it load the last cut, sends it again what came after, and drops the answers that were delivered before. How a worker is
+made and spoken to is left to the engine: five short methods.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from streamboost.cluster.cuts import CutBook
+from streamboost.cluster.station import Answer, WrongState, versions
+
+MOST_DEATHS = 5  # of one worker with nothing answered in between
+
+Message: TypeAlias = tuple[Any, ...]  # the kind, and what the station wants for it
+
+
+class WorkerDied(Exception):
+    """A worker is gone, or not in the state it should be in: it has to be made anew."""
+
+
+class WorkerLost(RuntimeError):
+    """A worker died again and again, or could not be made anew: the crew cannot go on."""
+
+
+@dataclass(eq=False)
+class Ticket:
+    """An operation on its way; give it to :meth:`Crew.result`."""
+
+    worker: int
+    kind: str
+    number: int  # of the operation; for a question, of the one before it
+    method: str
+    args: tuple[Any, ...] = field(repr=False)
+    size: int = 0
+    handle: Any = field(default=None, repr=False)
+    answer: Answer | None = field(default=None, repr=False)
+
+
+@dataclass(eq=False)
+class Line:
+    """What the driver knows of one worker: what is on its way, and what happened since the last cut."""
+
+    sent: int = 0
+    pending: deque[Ticket] = field(default_factory=deque)
+    log: list[Ticket] = field(default_factory=list)  # answered, after the last cut
+    facts: dict[str, Any] = field(default_factory=dict)
+    memory: int = 0
+    n_rows: int | None = None
+    restarts: int = 0
+    deaths: int = 0  # since something was last answered
+
+    def answered(self, answer: Answer, keep: bool) -> None:
+        """Note the answer to what has waited longest; keep what it asked for if it may be needed again."""
+        ticket = self.pending.popleft()
+        ticket.answer, ticket.handle = answer, None
+        self.deaths = 0
+        self.note(answer)
+        if keep and ticket.kind == "call":
+            self.log.append(ticket)
+        else:
+            ticket.args = ()
+
+    def note(self, answer: Answer) -> None:
+        """Note how the worker is."""
+        self.memory = answer.memory or self.memory
+        self.n_rows = answer.n_rows if answer.n_rows is not None else self.n_rows
+
+    def forget_log(self) -> None:
+        """Forget what a cut now holds."""
+        for ticket in self.log:
+            ticket.args = ()
+        self.log.clear()
+
+    def abandon(self, reason: str) -> None:
+        """Give up what is on its way."""
+        for ticket in self.pending:
+            ticket.answer, ticket.args = Answer(error=WrongState(reason)), ()
+        self.pending.clear()
+        self.forget_log()
+
+
+class Recovery(ABC):
+    """Workers that come back; :class:`~streamboost.cluster.crew.Crew` is what they are used by."""
+
+    can_die: ClassVar[bool] = True  # a worker without its driver
+    most_deaths: ClassVar[int] = MOST_DEATHS
+
+    def __init__(self, cls: type, options: list[dict[str, Any]], book: CutBook, in_flight: int) -> None:
+        self.cls, self.n_workers, self.in_flight = cls, len(options), in_flight
+        self._options, self._book = options, book
+        self._lines = [Line() for _ in options]
+        self._base = 0  # the cut from which workers are made anew
+        self._base_done = [0] * self.n_workers
+        self._end: str | None = None  # why it cannot go on
+
+    # What runs the workers.
+
+    @abstractmethod
+    def _start(self, worker: int) -> None:
+        """Make an empty station for a worker, in place of the one there was."""
+
+    @abstractmethod
+    def _send(self, worker: int, message: Message) -> Any:
+        """Send a message; return what :meth:`_wait` wants. A dead worker shows only there."""
+
+    @abstractmethod
+    def _wait(self, worker: int, handle: Any) -> Answer:
+        """Wait for an answer; raises WorkerDied."""
+
+    @abstractmethod
+    def _stop(self, worker: int) -> None:
+        """End a worker if there is one."""
+
+    def _open(self) -> None:  # noqa: B027 - most have nothing to do
+        """Get ready to start workers."""
+
+    def _shut(self) -> None:  # noqa: B027
+        """Undo :meth:`_open`."""
+
+    def _share(self, args: tuple[Any, ...]) -> Any:
+        """What to send for arguments that go to several workers."""
+        return args
+
+    # Recovery.
+
+    def _collect(self, worker: int) -> None:
+        """Wait for the oldest answer of a worker; if it died, bring it back: then there is more to wait for."""
+        line = self._lines[worker]
+        try:
+            answer = self._wait(worker, line.pending[0].handle)
+            _check_trust(answer)
+        except WorkerDied as death:
+            self._note_death(worker, death)
+            self._bring_up([worker])
+            return
+        line.answered(answer, keep=self.can_die)
+
+    def _gather(self, messages: Mapping[int, Message]) -> dict[int, Answer]:
+        """Send one message to each of several workers and wait for all; those that died are left out."""
+        handles = {worker: self._send(worker, message) for worker, message in messages.items()}
+        answers: dict[int, Answer] = {}
+        for worker, handle in handles.items():
+            try:
+                answers[worker] = self._wait(worker, handle)
+                _check_trust(answers[worker])
+            except WorkerDied as death:
+                answers.pop(worker, None)
+                self._note_death(worker, death)
+        for worker, answer in answers.items():
+            self._lines[worker].note(answer)
+            if answer.error is not None:
+                raise answer.error
+        return answers
+
+    def _note_death(self, worker: int, death: WorkerDied) -> None:
+        line = self._lines[worker]
+        line.deaths += 1
+        line.restarts += 1
+        if line.deaths >= self.most_deaths:
+            at = "its start or a cut"
+            if line.pending:
+                at = f"operation {line.pending[0].number}, {line.pending[0].method!r}"
+            self._end = (
+                f"worker {worker} died {line.deaths} times in a row, the last time at {at}: {death} "
+                f"All up to cut {self._base} is safe in {str(self._book.directory)!r}: remove the cause and load it."
+            )
+            raise WorkerLost(self._end)
+
+    def _bring_up(self, workers: Collection[int]) -> None:
+        """Make workers, anew if need be: empty, then as of the last cut, then with what came after it."""
+        left = list(workers)
+        try:
+            while left:
+                for worker in left:
+                    self._start(worker)
+                alive = self._greet(left)
+                alive = self._gather({worker: self._recipe(worker) for worker in alive})
+                alive = self._gather({worker: ("load", self._base, self._base_done[worker]) for worker in alive})
+                up = {worker for worker in alive if self._replay(worker)}
+                left = [worker for worker in left if worker not in up]
+        except Exception as error:
+            self._end = self._end or f"the crew stopped, since a worker could not be brought up: {error}"
+            raise
+
+    def _greet(self, workers: Collection[int]) -> Collection[int]:
+        """Ask new workers who they are; refuse one that could give other answers than this process would."""
+        answers = self._gather(dict.fromkeys(workers, ("hello",)))
+        ours = self._versions()
+        for worker, answer in answers.items():
+            theirs = answer.value["versions"]
+            wrong = [
+                f"{name} {theirs.get(name)} instead of {ours[name]}" for name in ours if theirs.get(name) != ours[name]
+            ]
+            if wrong:
+                raise RuntimeError(
+                    f"worker {worker} on node {answer.value['node']} has {' and '.join(wrong)}. "
+                    "Install the same versions where the driver and the workers run."
+                )
+            self._lines[worker].facts = answer.value
+        return answers
+
+    def _recipe(self, worker: int) -> Message:
+        folder = str(self._book.folder(worker))
+        return "build", self.cls, self._options[worker], folder, self._book.manifest.mark
+
+    def _versions(self) -> dict[str, str]:
+        return versions()
+
+    def _replay(self, worker: int) -> bool:
+        """Send a worker again what came after the last cut; False if it died meanwhile."""
+        line = self._lines[worker]
+        under_way: list[Any] = []
+        try:
+            for ticket in line.log:
+                under_way.append(self._send(worker, (ticket.kind, ticket.number, ticket.method, ticket.args)))
+                if len(under_way) >= self.in_flight:
+                    _check_trust(self._wait(worker, under_way.pop(0)))
+            for handle in under_way:
+                _check_trust(self._wait(worker, handle))
+        except WorkerDied as death:
+            self._note_death(worker, death)
+            return False
+        for ticket in line.pending:
+            ticket.handle = self._send(worker, (ticket.kind, ticket.number, ticket.method, ticket.args))
+        return True
+
+
+def _check_trust(answer: Answer) -> None:
+    """A worker that is not where it should be is as good as dead."""
+    if answer.is_fatal:
+        raise WorkerDied(f"{type(answer.error).__name__}: {answer.error}")

@@ -1,0 +1,470 @@
+"""One stream, K models: each worker learns a share of the rows, and all of them have a say in every prediction.
+
+For every chunk: all shards are asked what they say of all its rows, the prediction is read out of that, and then each
+shard learns its share. No prediction has seen a row of its own chunk; a single model, which learns row by row, has seen
+those before. The mean of scores is never worse, for a convex loss, than the shards are on average (Jensen's
+inequality), and mostly better than the best of them; the hedge leaves it where one shard does better than all.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+
+from streamboost.arrays import FloatArray, IntArray
+from streamboost.chunks import check_weight
+from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
+from streamboost.cluster.hashing import workers_of
+from streamboost.cluster.key_rows import split as split_by_key
+from streamboost.cluster.shard_votes import Method, Readout, ShardVotes
+from streamboost.cluster.shard_worker import Progress, Said, ShardWorker, Tally, take
+from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.labels import Labels
+from streamboost.row_chunks import as_targets
+
+KIND = "sharded"
+REMEMBERED = ("_rows", "_n_chunks", "_n_announced", "_is_fitted")
+AHEAD = 2  # how many stretches of its source a shard is sent at once
+
+
+class ShardReport(NamedTuple):
+    """How far one shard is in its source."""
+
+    shard: int
+    rows: int  # read from the source
+    bad: int  # of these, left out: without a target, or absurd
+    reason: str  # why the last of them was
+    loss: float  # on the latest rows, each before it was learned
+    position: Any
+    is_over: bool
+
+
+def _has_probabilities(booster: Any) -> bool:
+    return hasattr(booster.template, "predict_proba")
+
+
+def _is_classifier(booster: Any) -> bool:
+    return isinstance(booster.template, SGBClassifier)
+
+
+class ShardedBooster:
+    """K models that each learn a share of one stream, and predict together.
+
+    Parameters
+    ----------
+    model : SGBRegressor or SGBClassifier, optional
+        What every shard begins as. Left out: ``SGBRegressor()``.
+    workers : int
+        K.
+    split : {"turns", "chunks", "hash:COLUMN"}
+        Who learns what: rows in turn, chunks in turn, or all rows with the same value in a column the same shard.
+    readout : {"hedge", "mean"}
+        A vote over the shards and the mean of their scores, weighed by what each lost on the latest rows; or that
+        mean alone.
+    engine : {"auto", "local", "ray"}
+        "local" keeps all shards in this process; else they are on Ray.
+    address, directory, resources, **named
+        As for :func:`~streamboost.cluster.crew.make_crew`. With a directory the model can be checkpointed.
+
+    Attributes
+    ----------
+    shard_losses_ : ndarray of shape (K,)
+        What each shard lost on the latest rows, each row before it was learned; NaN while there are none.
+    weights_ : ndarray of shape (K,)
+        The say of each shard, by itself and in the mean.
+    classes_ : ndarray
+        Of classifiers: all classes seen. A shard that has not seen one gives it the probability 0; it hears of it with
+        its next rows.
+    n_rows : int
+        Rows learned so far, by all shards.
+
+    Notes
+    -----
+    A chunk that a shard refuses is learned by none. Learning goes on while :meth:`learn` has returned already: should
+    it fail then (a gradient that is not finite), the next call says so.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamboost import SGBRegressor
+    >>> X, y = make_friedman1(4000, noise=1.0, random_state=0)
+    >>> with ShardedBooster(SGBRegressor(random_state=0), workers=2, engine="local") as model:
+    ...     before = np.concatenate([model.learn(X[a : a + 100], y[a : a + 100]) for a in range(0, 4000, 100)])
+    ...     print(model.n_rows, model.shard_losses_.shape)
+    4000 (2,)
+    >>> bool(((before[2000:] - y[2000:]) ** 2).mean() < 0.15 * y.var())
+    True
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        workers: int = 2,
+        split: str = "turns",
+        readout: Readout = "hedge",
+        engine: Engine = "auto",
+        address: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        resources: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> None:
+        if split not in ("turns", "chunks") and not (isinstance(split, str) and split.removeprefix("hash:") != split):
+            raise ValueError(
+                f"split is {split!r}, expected 'turns', 'chunks' or 'hash:COLUMN'. If unsure, leave it out."
+            )
+        if readout not in ("hedge", "mean"):
+            raise ValueError(f"readout is {readout!r}, expected 'hedge' or 'mean'. If unsure, leave it out.")
+        self.template = _checked_template(model)
+        self.split, self.readout = split, readout
+        self._crew: Crew = make_crew(
+            ShardWorker,
+            {"model": self.template},
+            workers=workers,
+            engine=engine,
+            address=address,
+            directory=directory,
+            resources=resources,
+            **named,
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as before the first row, on this side."""
+        k = self.n_shards
+        self._votes = ShardVotes(self.template, k, self.readout)
+        self._rows = [0] * k
+        self._n_chunks = self._n_announced = 0
+        self._is_fitted = [False] * k
+        self._learning: list[Ticket] = []
+
+    @property
+    def n_shards(self) -> int:
+        """K."""
+        return self._crew.n_workers
+
+    @property
+    def crew(self) -> Crew:
+        """The workers."""
+        return self._crew
+
+    def __sklearn_tags__(self) -> Any:
+        return self.template.__sklearn_tags__()
+
+    # Learning.
+
+    def learn(self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict") -> NDArray[Any]:
+        """Predict all rows, then let each shard learn its share; return what was predicted.
+
+        Before any shard has learned a row, a row is predicted by the shard that learns it, just before it does.
+
+        Parameters
+        ----------
+        X : array, frame, Arrow table or list of dicts of shape (n, d)
+        y : array of shape (n,), or (n, m) for several numbers
+        sample_weight : array of shape (n,), optional
+        method : {"predict", "predict_proba", "decision_function"}
+            What to return; all but the first are for classifiers.
+        """
+        self._check_method(method)
+        X = [X] if isinstance(X, Mapping) else X
+        y = as_targets(y)
+        weight = check_weight(sample_weight, len(y), name="sample_weight")
+        length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        if length != len(y):
+            raise ValueError(f"X has {length} rows and y has {len(y)}: inconsistent numbers of samples.")
+        labels = self._votes.look(y)
+        shares = self._shares(X, len(y))
+        self._wait()
+        said = self._crew.results(self._crew.ask_all("consider", X, y, weight))
+        first = self._send(shares, X, y, weight, labels)
+        self._commit(y, labels, shares)
+        votes = self._votes
+        scores = votes.read_out(said) if any(said) else votes.own(first, shares, len(y))
+        votes.count(said, y, weight)
+        answers: NDArray[Any] = votes.answers(scores, method)
+        return answers
+
+    def _shares(self, X: Any, n: int) -> list[IntArray]:
+        """The rows of each shard."""
+        k = self.n_shards
+        whose: IntArray
+        if self.split == "turns":
+            whose = (self.n_rows + np.arange(n)) % k
+        elif self.split == "chunks":
+            whose = np.full(n, self._n_chunks % k)
+        else:
+            _, tokens, codes = split_by_key(X, self.split.removeprefix("hash:"))
+            whose = workers_of(tokens, k)[codes]
+        return [np.flatnonzero(whose == shard) for shard in range(k)]
+
+    def _send(
+        self, shares: Sequence[IntArray], X: Any, y: NDArray[Any], weight: FloatArray, labels: Labels
+    ) -> dict[int, Said]:
+        """Send the shards their shares; wait for those that have never learned anything, whose options may not fit."""
+        classes = list(labels.numbers) or None
+        tickets = {
+            shard: self._crew.call(shard, "learn", take(X, rows), y[rows], weight[rows], classes)
+            for shard, rows in enumerate(shares)
+            if len(rows)
+        }
+        fresh = {shard: ticket for shard, ticket in tickets.items() if not self._is_fitted[shard]}
+        self._learning = [ticket for shard, ticket in tickets.items() if shard not in fresh]
+        said = dict(zip(fresh, self._crew.results(fresh.values()), strict=True))
+        for shard in fresh:
+            self._is_fitted[shard] = True
+        return said
+
+    def _commit(self, y: NDArray[Any], labels: Labels, shares: Sequence[IntArray]) -> None:
+        self._votes.labels = labels
+        self._rows = [before + len(share) for before, share in zip(self._rows, shares, strict=True)]
+        self._n_chunks += 1
+        self._votes.open(1 if y.ndim == 1 else y.shape[1])
+
+    def _wait(self) -> None:
+        """Wait until what was sent has been learned; raise what went wrong."""
+        learning, self._learning = self._learning, []
+        self._crew.results(learning)
+
+    def _check_method(self, method: Method) -> None:
+        if method not in ("predict", "predict_proba", "decision_function"):
+            raise ValueError(f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'.")
+        if method != "predict" and not _is_classifier(self):
+            raise ValueError(f"method is {method!r}, which is for classifiers. Leave it out.")
+        if method == "predict_proba" and not _has_probabilities(self):
+            raise NotImplementedError(f"loss {self.template.loss!r} gives no probabilities. Use 'log_loss'.")
+
+    # Predicting.
+
+    def _scores(self, X: Any) -> FloatArray:
+        self._wait()
+        if not any(self._is_fitted):
+            raise NotFittedError("This ShardedBooster instance is not fitted yet. Call learn(X, y) first.")
+        said = self._crew.results(self._crew.ask_all("say", [X] if isinstance(X, Mapping) else X))
+        for one in said:
+            self._votes.know(one.classes if one is not None else None)
+        return self._votes.read_out(said)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What all shards together say of rows: numbers, or labels."""
+        answers: NDArray[Any] = self._votes.answers(self._scores(X), "predict")
+        return answers
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of every class, (n, K), in the order of ``classes_``."""
+        probabilities: FloatArray = self._votes.answers(self._scores(X), "predict_proba")
+        return probabilities
+
+    @available_if(_is_classifier)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> FloatArray:
+        """The raw scores: (n,) for two classes, (n, K) for more."""
+        scores: FloatArray = self._votes.answers(self._scores(X), "decision_function")
+        return scores
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """All classes seen."""
+        if not len(self._votes.labels):
+            raise AttributeError("classes_ is not known yet, or the model is no classifier.")
+        classes: NDArray[Any] = self._votes.labels.classes
+        return classes
+
+    @property
+    def shard_losses_(self) -> FloatArray:
+        """What each shard lost on the latest rows, (K,)."""
+        return self._votes.losses
+
+    @property
+    def weights_(self) -> FloatArray:
+        """The say of each shard, (K,)."""
+        return self._votes.weights
+
+    @property
+    def n_rows(self) -> int:
+        """Rows learned so far."""
+        return sum(self._rows)
+
+    def shard(self, k: int) -> Any:
+        """A copy of the model of one shard."""
+        self._wait()
+        return self._crew.result(self._crew.ask(k, "fetch"))
+
+    # Rows that never pass this process.
+
+    def learn_from(
+        self,
+        sources: Sequence[Any],
+        target: str,
+        *,
+        rows: int | None = None,
+        every: int = 10_000,
+        chunk: int = 1000,
+        classes: Sequence[Any] | None = None,
+    ) -> Iterator[ShardReport]:
+        """Let each shard learn from a source of its own, such as some partitions of a topic, or some files.
+
+        Where a shard is in its source is part of its state: after a crash, of a worker or of this process, it goes on
+        from where its last cut was, and every row counts once. A shard measures what it loses on its own rows; as
+        these are not the same for all, they do not change the weights of the hedge. Call :meth:`detach` between two
+        reports to make a checkpoint; the same call, after :meth:`attach`, goes on.
+
+        Parameters
+        ----------
+        sources : sequence, one for each shard
+            The arguments of :func:`streamboost.sources.open_source`: a text such as ``"kafka://host:9092/clicks"``, or
+            a dict such as ``{"where": "kafka://host:9092/clicks", "partitions": [0, 1]}``; of plain values.
+        target : str
+            The column to predict.
+        rows : int, optional
+            How many rows to read from each source; without it to its end.
+        every : int
+            Rows of a shard between two of its reports.
+        chunk : int
+            How many rows a shard takes at once.
+        classes : sequence, optional
+            Classes to expect. The losses "logistic" and "hinge" need them; else shards tell each other.
+
+        Yields
+        ------
+        ShardReport
+        """
+        if isinstance(sources, (str, Mapping)) or len(sources) != self.n_shards:
+            raise ValueError(f"sources is {sources!r}, expected {self.n_shards}: one for each shard.")
+        for name, value in (("every", every), ("chunk", chunk), ("rows", 1 if rows is None else rows)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
+        recipe = [_source_of(source) for source in sources]
+        self._wait()
+        if classes is not None and _is_classifier(self):
+            self._votes.know(self._votes.labels.encode(as_targets(classes))[1])
+            self._announce()
+        return self._learn_from(recipe, target, rows, every, chunk)
+
+    def _learn_from(
+        self, sources: Sequence[tuple[str, Any]], target: str, rows: int | None, every: int, chunk: int
+    ) -> Iterator[ShardReport]:
+        places = self._crew.results(self._crew.ask(k, "place", where) for k, (where, _) in enumerate(sources))
+        goals = [place.rows for place in places]
+        under_way: dict[int, deque[Ticket]] = {shard: deque() for shard in range(self.n_shards)}
+
+        def send(shard: int) -> None:
+            if rows is None or goals[shard] < rows:
+                goals[shard] = goals[shard] + every if rows is None else min(goals[shard] + every, rows)
+                where, source = sources[shard]
+                ticket = self._crew.call(shard, "read_on", where, source, target, goals[shard], rows, chunk)
+                under_way[shard].append(ticket)
+
+        for _ in range(AHEAD):
+            for shard in under_way:
+                send(shard)
+        while any(under_way.values()):
+            for shard in [shard for shard, tickets in under_way.items() if tickets]:
+                progress: Progress = self._crew.result(under_way[shard].popleft())
+                if progress.place.is_over:
+                    under_way[shard].clear()  # what was sent ahead finds nothing
+                else:
+                    send(shard)
+                yield self._hear(shard, progress)
+
+    def _hear(self, shard: int, progress: Progress) -> ShardReport:
+        """Take in what a shard reports; tell the others of classes they do not know."""
+        place, tally, classes = progress
+        self._note(shard, tally)
+        self._votes.know(classes)
+        self._announce()
+        if tally.rows:
+            self._votes.open(1)  # a source has one target
+        loss = float(self.shard_losses_[shard])
+        return ShardReport(shard, place.rows, place.bad, place.reason, loss, place.position, place.is_over)
+
+    def _announce(self) -> None:
+        """Tell all shards of classes that some have not seen."""
+        classes = list(self._votes.labels.numbers)
+        if len(classes) > self._n_announced:
+            self._crew.results(self._crew.call_all("expect", classes))
+            self._n_announced = len(classes)
+
+    def _note(self, shard: int, tally: Tally) -> None:
+        """Take in what a shard says of itself, which knows more than this side if it reads its own source."""
+        if tally.rows < self._rows[shard]:  # an old report: a newer one was asked for meanwhile
+            return
+        self._is_fitted[shard], self._rows[shard] = tally.rows > 0, tally.rows
+        if tally.seen:
+            self._votes.lost[shard], self._votes.seen[shard] = tally.lost, tally.seen
+
+    # Checkpoints.
+
+    def detach(self) -> Cut:
+        """What a checkpoint keeps: the number of a cut, and what is known on this side."""
+        self._wait()
+        for shard, tally in enumerate(self._crew.results(self._crew.ask_all("tally"))):
+            self._note(shard, tally)
+        memory = {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED}
+        return self._crew.detach(KIND, {**memory, "votes": self._votes.remember()})
+
+    def attach(self, cut: Cut) -> None:
+        """Become what was detached."""
+        self._crew.attach(cut, KIND)
+        self._forget()
+        memory = copy.deepcopy(cut.memory)
+        self._votes.__dict__.update(memory.pop("votes"))
+        self.__dict__.update(memory)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """How each worker is, with what its shard loses and how much it has to say."""
+        extra = zip(self.shard_losses_.tolist(), self.weights_.tolist(), strict=True)
+        return [
+            {**one, "loss": loss, "weight": weight}
+            for one, (loss, weight) in zip(self._crew.metrics(), extra, strict=True)
+        ]
+
+    def close(self) -> None:
+        """End the workers."""
+        self._crew.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _checked_template(model: Any) -> Any:
+    """What every shard begins as, with a random state that it would begin with again."""
+    model = SGBRegressor() if model is None else model
+    if not isinstance(model, StreamEstimator) or isinstance(model, type):
+        raise TypeError(f"model is {model!r}, expected an SGBRegressor or an SGBClassifier.")
+    if hasattr(model, "committee_"):
+        raise ValueError("model has learned rows already, expected one that has not: every shard begins as it.")
+    options = model.get_params(deep=False)
+    if not isinstance(model.random_state, (int, np.integer)):
+        options["random_state"] = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return type(model)(**options)
+
+
+def _source_of(source: Any) -> tuple[str, Any]:
+    """What a source is called, and the arguments it is opened with."""
+    options = dict(source) if isinstance(source, Mapping) else {"where": source}
+    where = options.pop("where", None)
+    if where is None:
+        raise ValueError(f"a source is {source!r}, expected a text, or a dict with 'where' and further options.")
+    positional = list(where) if isinstance(where, (list, tuple)) else [where]
+    try:
+        name = json.dumps([positional, options], sort_keys=True)
+    except TypeError:
+        raise TypeError(
+            f"a source is {source!r}, expected text and plain values: it is opened where the shard is."
+        ) from None
+    return name, (positional, options)

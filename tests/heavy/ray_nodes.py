@@ -1,0 +1,173 @@
+"""Ray clusters for the tests, on this machine: of one node, and of two raylets that know each other over loopback.
+
+Each node is a ``ray start --block`` whose processes are known by descent, and are ended by their numbers; ``ray stop``
+would end everybody's. A cluster is started once for all files that ask for it and ends with the tests. Where Ray is
+not installed the tests are skipped; with ``CI=true`` they fail.
+"""
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+# Read by Ray when it is first used; the token keeps everybody else out, and a file of one's own out of it.
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1]))),  # for workers' classes
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_health_check_initial_delay_ms": "1000",  # a killed node is noticed within seconds
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "4",
+}
+for _name, _value in SETTINGS.items():
+    os.environ.setdefault(_name, _value)
+
+CPUS = 4  # as declared; really there may be fewer
+STORE = 100_000_000
+START_SECONDS = 90
+
+
+def needs_ray():
+    """Skip without Ray, or fail where the tests have to be complete."""
+    if importlib.util.find_spec("ray") is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("ray is not installed, and CI needs it")
+        pytest.skip("ray is not installed")
+
+
+def descendants(pid):
+    """The processes that a process has started, and those that they have."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for parent in found:
+        found.extend(child for child, its in parents.items() if its == parent)
+    return found[1:]
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def kill(pid):
+    """SIGKILL for one process, waited for; True if it was there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + 10
+        while is_alive(pid) and time.monotonic() < until:
+            time.sleep(0.002)
+        return True
+    return False
+
+
+def kill_worker(crew, worker):
+    """SIGKILL for the process of a worker of a crew, as of its last answer."""
+    return kill(crew.metrics()[worker]["pid"])
+
+
+class Node:
+    """One raylet; the first of a cluster brings its directory of nodes."""
+
+    def __init__(self, folder, ip, head=None, cpus=CPUS, port=None):
+        self.ip, self.port, self.log = ip, port, folder / f"node-{ip}.log"
+        place = ["--address", head] if head else ["--head", "--port", str(port), "--include-dashboard", "false"]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *place, "--block", "--disable-usage-stats"]
+        command += ["--node-ip-address", ip, "--num-cpus", str(cpus), "--object-store-memory", str(STORE)]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def stop(self):
+        """End all its processes, by number."""
+        for pid in [self.process.pid, *descendants(self.process.pid)]:
+            kill_now(pid)
+        self.process.wait()
+
+
+def kill_now(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Cluster:
+    """Nodes of one Ray on this machine."""
+
+    def __init__(self, ips):
+        self.folder = Path(tempfile.mkdtemp(prefix="ray-nodes-"))
+        self.address = f"{ips[0]}:{free_port(ips[0])}"
+        self.nodes = {}
+        for ip in ips:
+            self.add(ip)
+
+    def add(self, ip):
+        """Start a node, and wait until the cluster has it."""
+        port = int(self.address.rpartition(":")[2])
+        self.nodes[ip] = Node(self.folder, ip, head=self.address if self.nodes else None, port=port)
+        until = time.monotonic() + START_SECONDS
+        while "Ray runtime started" not in self.nodes[ip].log.read_text():
+            if time.monotonic() > until or self.nodes[ip].process.poll() is not None:
+                raise AssertionError(self.nodes[ip].log.read_text()[-3000:])
+            time.sleep(0.05)
+
+    def kill_node(self, ip):
+        """SIGKILL for a node and everything on it."""
+        self.nodes.pop(ip).stop()
+
+    def stop(self):
+        for node in [*self.nodes.values()][::-1]:
+            node.stop()
+        self.nodes.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def free_port(ip="127.0.0.1"):
+    """A free port below those that Ray gives to its workers."""
+    while True:
+        port = 6400 + secrets.randbelow(3500)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind((ip, port))
+            return port
+
+
+_running = {}
+
+
+def cluster_of(*ips):
+    """The cluster with these nodes, started if it is not there."""
+    needs_ray()
+    if ips not in _running:
+        _running[ips] = Cluster(ips)
+        atexit.register(_running[ips].stop)
+    cluster = _running[ips]
+    for ip in ips:
+        if ip not in cluster.nodes:
+            cluster.add(ip)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def local_ray():
+    """The address of a Ray of one node, for crews to attach to."""
+    return cluster_of("127.0.0.2").address
+
+
+@pytest.fixture
+def two_nodes():
+    """A cluster of two raylets; a test may kill the second, 127.0.0.5, which is there again for the next."""
+    return cluster_of("127.0.0.4", "127.0.0.5")

@@ -1,0 +1,343 @@
+"""Crews on Ray: killed actors, killed drivers, a killed machine, and what bad surroundings get.
+
+Run as a program, ``test_cluster_ray.py ADDRESS DIRECTORY``, this file is the driver that the tests kill.
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from ray_nodes import descendants, is_alive, kill, kill_worker, local_ray, two_nodes  # noqa: E402, F401 - fixtures
+
+from streamboost import snapshots  # noqa: E402
+from streamboost.checkpoints import Checkpoint  # noqa: E402
+from streamboost.cluster import LocalCrew, RayCrew, SnapshotWorker, WorkerLost, make_crew  # noqa: E402
+from streamboost.cluster import ray_crew as room  # noqa: E402
+from streamboost.states import same_state  # noqa: E402
+
+SMALL = {"num_cpus": 0.5}
+ROWS = 5
+
+
+class Chain(SnapshotWorker):
+    """Its state depends on every operation, on their order and on their number."""
+
+    def __init__(self, seed=0):
+        self.state = {"weights": np.full(3, float(seed)), "n": 0}
+
+    def learn(self, X):
+        time.sleep(0.002)  # so that there is something to kill
+        for row in X:
+            self.state["weights"] = 0.9 * self.state["weights"] + row
+            self.state["n"] += 1
+        return self.state["n"]
+
+    def whole(self):
+        return self.state
+
+    @property
+    def n_rows(self):
+        return self.state["n"]
+
+
+def chunk(number):
+    return np.random.default_rng(number).normal(size=(ROWS, 3))
+
+
+def undisturbed(n, n_workers):
+    """The same operations in this process."""
+    with LocalCrew(Chain, [{"seed": seed} for seed in range(n_workers)], n_workers) as crew:
+        for number in range(n):
+            crew.call(number % n_workers, "learn", chunk(number))
+        return crew.results(crew.ask_all("whole"))
+
+
+def ray_crew(address, n_workers=2, directory=None, cls=Chain, options=None, **named):
+    options = [{"seed": seed} for seed in range(n_workers)] if options is None else options
+    named = {"resources": SMALL, **named}
+    return RayCrew(cls, options, n_workers, directory, address=address, **named)
+
+
+def test_ten_kills_of_actors_at_random_moments_change_nothing(local_ray, tmp_path):  # noqa: F811
+    rng, kills, is_over = random.Random(7), [], threading.Event()
+    with ray_crew(local_ray, 2, tmp_path, cut_every=20) as crew:
+
+        def kill_now_and_then():
+            while len(kills) < 10 and not is_over.wait(rng.uniform(0.0, 1.2)):
+                pid = crew.metrics()[rng.randrange(2)]["pid"]
+                if pid not in kills and kill(pid):
+                    kills.append(pid)
+
+        killer = threading.Thread(target=kill_now_and_then)
+        killer.start()
+        try:
+            n, tickets = 0, []
+            while n < 200 or killer.is_alive():
+                tickets.append(crew.call(n % 2, "learn", chunk(n)))
+                n += 1
+        finally:
+            is_over.set()
+            killer.join()
+        assert crew.results(tickets) == [ROWS * (number // 2 + 1) for number in range(n)]
+        states = crew.results(crew.ask_all("whole"))
+        assert len(kills) == 10
+        assert sum(line["restarts"] for line in crew.metrics()) >= 10
+        assert [line["rows"] for line in crew.metrics()] == [ROWS * ((n + 1) // 2), ROWS * (n // 2)]
+    assert same_state(states, undisturbed(n, 2))
+    assert not any(is_alive(line["pid"]) for line in crew.metrics())
+
+
+class SelfKiller(SnapshotWorker):
+    """Ends itself where it is told to, once."""
+
+    def __init__(self, folder):
+        self.folder, self.state = folder, 0
+
+    def _maybe_die(self, point):
+        flag = Path(self.folder, point)
+        if flag.exists():
+            flag.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def add(self, number):
+        self.state = 2 * self.state + number
+        self._maybe_die("in an operation")
+        return self.state
+
+    def now(self):
+        self._maybe_die("in a question")
+        return self.state
+
+    def save(self, directory, number):
+        self._maybe_die("before saving")
+        super().save(directory, number)
+        self._maybe_die("after saving")
+
+    def load(self, directory, number):
+        self._maybe_die("before loading")
+        super().load(directory, number)
+        self._maybe_die("after loading")
+
+
+def test_a_worker_that_dies_in_an_operation_a_save_or_a_load_goes_on_where_it_was(local_ray, tmp_path):  # noqa: F811
+    with ray_crew(local_ray, 1, cls=SelfKiller, options={"folder": str(tmp_path)}) as crew:
+        total = 0
+        points = [["in an operation"], ["before saving"], ["after saving", "before loading"]]
+        points += [["in a question", "after loading"]]
+        for round_, names in enumerate(points):
+            for name in names:
+                (tmp_path / name).touch()
+            total = 2 * total + round_
+            assert crew.result(crew.call(0, "add", round_)) == total
+            assert crew.result(crew.ask(0, "now")) == total
+            crew.cut()
+            assert not list(tmp_path.iterdir())
+        assert crew.metrics()[0]["restarts"] == 6
+        assert crew.result(crew.ask(0, "now")) == total
+
+
+def test_three_kills_of_the_driver_change_nothing(local_ray, tmp_path):  # noqa: F811
+    command = [sys.executable, __file__, local_ray, str(tmp_path)]
+    rng, orphans = random.Random(3), []
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+            orphans += [int(pid) for pid in driver.stdout.readline().split()]
+            for _ in range(rng.randrange(10, 60)):
+                assert driver.stdout.readline().strip().isdecimal()
+            time.sleep(rng.uniform(0, 0.05))
+            driver.kill()
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert int(done.stdout.split()[-1]) == DRIVER_OPERATIONS
+    assert snapshots.load(tmp_path / "kept.safetensors").state["resumed"] == 3
+    states = snapshots.load(tmp_path / "states.safetensors")
+    assert same_state(states, undisturbed(DRIVER_OPERATIONS, 2))
+    assert [state["n"] for state in states] == [DRIVER_OPERATIONS // 2 * ROWS] * 2
+    assert len(orphans) == 6
+    assert not any(is_alive(pid) for pid in orphans)
+
+
+DRIVER_OPERATIONS = 240
+
+
+def be_the_driver(address, directory):
+    """Learn chunks with a checkpoint every ten; go on from the last one if there is one."""
+    kept = Path(directory, "kept.safetensors")
+    found = snapshots.load(kept) if kept.exists() else None
+    with ray_crew(address, 2, Path(directory, "crew"), cut_every=7) as crew:
+        print(*(line["pid"] for line in crew.metrics()), flush=True)
+        if found is None:
+            at, resumed = 0, 0
+            crew.load(0)
+        else:
+            at, resumed = found.position, found.state["resumed"] + 1
+            crew.attach(found.model, "chain")
+        while at < DRIVER_OPERATIONS:
+            crew.call(at % 2, "learn", chunk(at))
+            at += 1
+            if at % 10 == 0:
+                cut = crew.detach("chain")
+                snapshots.save(Checkpoint(cut, at, at * ROWS, {"resumed": resumed}), kept)
+            print(at, flush=True)
+        snapshots.save(crew.results(crew.ask_all("whole")), Path(directory, "states.safetensors"))
+
+
+def test_workers_spread_over_two_nodes_and_survive_one_of_them(two_nodes, tmp_path):  # noqa: F811
+    big = np.asfortranarray(np.random.default_rng(0).normal(size=(100_000, 3)))[::-1000]  # odd layout
+    with ray_crew(two_nodes.address, 4, tmp_path) as crew:
+        nodes = [line["node"] for line in crew.metrics()]
+        assert len({*nodes}) == 2
+        for number in range(40):
+            crew.call(number % 4, "learn", chunk(number))
+        crew.cut()
+        crew.call_all("learn", big)
+        two_nodes.kill_node("127.0.0.5")
+        crew.results(crew.call_all("learn", big))
+        states = crew.results(crew.ask_all("whole"))
+        assert len({line["node"] for line in crew.metrics()}) == 1
+        assert {line["restarts"] > 0 for line in crew.metrics()} == {True, False}
+    with LocalCrew(Chain, [{"seed": seed} for seed in range(4)], 4) as crew:
+        for number in range(40):
+            crew.call(number % 4, "learn", chunk(number))
+        crew.results(crew.call_all("learn", big) + crew.call_all("learn", big))
+        assert same_state(states, crew.results(crew.ask_all("whole")))
+
+
+class Careless(SnapshotWorker):
+    """Writes into what it is given, and hands out what it keeps."""
+
+    state = None
+
+    def scale(self, X):
+        X *= 2
+        self.state = X
+        return X
+
+    def kept(self):
+        return self.state
+
+    def threads(self):
+        import numba
+        from threadpoolctl import threadpool_info
+
+        return [numba.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())]
+
+
+def test_arrays_arrive_as_their_own_and_libraries_use_one_thread(local_ray):  # noqa: F811
+    rng = np.random.default_rng(1)
+    with ray_crew(local_ray, 2, cls=Careless, options={}) as crew:
+        for X in (rng.normal(size=(3, 2)), np.asfortranarray(rng.normal(size=(300, 200))), rng.normal(size=(9, 9)).T):
+            tickets = crew.call_all("scale", X)
+            for answer in crew.results(tickets):
+                np.testing.assert_array_equal(answer, 2 * X)
+                assert answer.flags.c_contiguous
+            np.testing.assert_array_equal(crew.result(crew.ask(1, "kept")), 2 * X)
+        kill_worker(crew, 0)
+        np.testing.assert_array_equal(crew.result(crew.ask(0, "kept")), 2 * X)
+        assert crew.metrics()[0]["restarts"] == 1
+        assert {*crew.result(crew.ask(0, "threads"))} == {1}
+        with pytest.raises(TypeError, match="pickle"):
+            crew.call(0, "scale", threading.Lock())
+        np.testing.assert_array_equal(crew.result(crew.call(0, "scale", np.ones(2))), [2, 2])
+
+
+def test_what_does_not_fit_is_refused_at_once_or_after_the_time_that_was_given(local_ray):  # noqa: F811
+    with ray_crew(local_ray, 1):  # one connection for all of these
+        for n_workers, resources in ((5, {}), (1, {"num_cpus": 64}), (1, {"memory": 1e15}), (1, {"tpu_pod": 1})):
+            with pytest.raises(ValueError, match=rf"{n_workers} workers with .* do not fit: the cluster has"):
+                ray_crew(local_ray, n_workers, resources=resources)
+        started = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"worker 0 with .*'num_cpus': 64.* did not start within 2 seconds"):
+            ray_crew(local_ray, 1, resources={"num_cpus": 64}, start_seconds=2)
+        assert time.monotonic() - started < 15
+        with pytest.raises(ValueError, match=r"resources\['memory'\] is '1GB', expected a number"):
+            ray_crew(local_ray, 1, resources={"memory": "1GB"})
+        with pytest.raises(TypeError, match="unexpected keyword argument 'sed'"):
+            ray_crew(local_ray, 1, options={"sed": 1})
+        with pytest.raises(ValueError, match="this process is connected to"):
+            ray_crew("127.0.0.9:6379")
+
+
+def test_a_worker_with_another_version_is_refused(local_ray, monkeypatch):  # noqa: F811
+    other = {**room.Crew._versions(None), "numpy": "1.26.4"}
+    monkeypatch.setattr(RayCrew, "_versions", lambda _: other)
+    with pytest.raises(RuntimeError, match=r"worker 0 on node \w+ has numpy .* instead of 1\.26\.4"):
+        ray_crew(local_ray, 1)
+
+
+class Fatal(SnapshotWorker):
+    def crash(self):
+        os._exit(3)
+
+
+def test_an_operation_that_always_ends_its_worker_ends_the_crew_with_a_word(local_ray, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(RayCrew, "most_deaths", 2)
+    with ray_crew(local_ray, 1, cls=Fatal, options={}) as crew:
+        ticket = crew.call(0, "crash")
+        with pytest.raises(WorkerLost, match=r"worker 0 died 2 times in a row, the last time at operation 1, 'crash'"):
+            crew.result(ticket)
+
+
+def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_ray, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(room, "CONNECT_SECONDS", 1.0)
+    with socket.socket() as silent, socket.socket() as closed, socket.socket() as other:
+        for listener in (silent, closed, other):
+            listener.bind(("127.0.0.1", 0))
+        silent.listen()
+        other.listen()
+        answering = threading.Thread(target=answer_like_a_web_server, args=(other,))
+        answering.start()
+        addresses = {
+            f"127.0.0.1:{closed.getsockname()[1]}": "Connection refused",
+            f"127.0.0.1:{silent.getsockname()[1]}": "no answer within 1 seconds",
+            f"127.0.0.1:{other.getsockname()[1]}": "something else than Ray answers",
+            "no-such-host.invalid:6379": "",
+        }
+        for address, reason in addresses.items():
+            started = time.monotonic()
+            with pytest.raises(ConnectionError, match=f"no Ray cluster can be reached at '{address}': .*{reason}"):
+                ray_crew(address)
+            assert time.monotonic() - started < 10
+        answering.join()
+    for address in ("ray://127.0.0.1:10001", "127.0.0.1", "host:port"):
+        with pytest.raises(ValueError, match=f"address is '{address}', expected 'host:port'"):
+            ray_crew(address)
+
+
+def answer_like_a_web_server(listener):
+    with listener.accept()[0] as connection:
+        connection.sendall(b"HTTP/1.0 400 no\r\n\r\n")
+
+
+def test_a_ray_of_its_own_is_started_shared_and_ended():
+    import ray
+
+    before = {*descendants(os.getpid())}
+    with make_crew(Chain, {"seed": 1}, workers=2) as crew:
+        assert isinstance(crew, RayCrew)
+        mine = {*descendants(os.getpid())} - before
+        assert crew.metrics()[0]["pid"] in mine
+        with pytest.raises(ValueError, match="3 workers"), make_crew(Chain, {"seed": 2}, workers=3):
+            pass
+        with make_crew(Chain, {"seed": 2}, workers=1, resources={"num_cpus": 0}) as other:
+            assert other.result(other.call(0, "learn", chunk(0))) == ROWS
+        assert crew.results(crew.call_all("learn", chunk(1))) == [ROWS, ROWS]
+        assert ray.get_runtime_context().gcs_address.startswith("127.0.0.2:" if sys.platform == "linux" else "")
+    assert not ray.is_initialized()
+    until = time.monotonic() + 20
+    while any(map(is_alive, mine)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not any(map(is_alive, mine))
+
+
+if __name__ == "__main__":
+    be_the_driver(*sys.argv[1:])
