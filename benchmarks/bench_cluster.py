@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         speeds += [own_sources(engine, workers, share) for workers in options.workers]
     head = ["shape", "engine", "workers", "rows a chunk", "rows/s", "p50 ms", "p99 ms"]
     print(table(head, [[str(one[name]) for name in speeds[0]] for one in speeds]))
-    errors = [] if options.no_error else error_rows(ERROR_ROWS // (share * 2), options)
+    errors = [] if options.no_error else error_rows(ERROR_ROWS // share, options)
     if errors:
         print()
         rows = [
@@ -71,7 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
             for one in errors
         ]
         print(table(["model", "RMSE, second half", "beside the single", f"at most {GOAL}", "loss of each shard"], rows))
-    keep(options, "cluster", {"cores": os.cpu_count(), "speed": speeds, "error": errors})
+    keep(
+        options,
+        "cluster",
+        {"cores": os.cpu_count(), "speed": speeds, "error_rows": ERROR_ROWS // share, "error": errors},
+    )
     return 0
 
 

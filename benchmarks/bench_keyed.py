@@ -29,8 +29,7 @@ from streamboost import snapshots
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.hashing import token_of, workers_of
 from streamboost.cluster.key_models import small_regressor
-from streamboost.cluster.key_rows import split
-from streamboost.cluster.keyed import parts_of
+from streamboost.cluster.key_rows import parts_of, split
 
 COLUMNS = 8
 CHUNK = 1000
@@ -45,14 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.quick:
         options.workers = options.workers[:1]
     load = os.getloadavg()[0]
-    n_keys = [10, 100] if options.quick else [10, 100, 1000, 5000]
-    n_chunks = 3 if options.quick else 20
-    memory = per_key(5 if options.quick else 200, options.seed)
-    cost = checkpoint(20 if options.quick else 1000, options.seed)
+    n_keys = [10, 100] if options.quick else [10, 100, 1000, 3000]
+    n_chunks = 3 if options.quick else 12
+    memory = per_key(5 if options.quick else 30, options.seed)
+    cost = checkpoint(20 if options.quick else 300, options.seed)
     driver = driver_seconds(options.seed, 20_000 if options.quick else 200_000)
     speeds = {f"{n} keys": speed(n, n_chunks, options.seed) for n in n_keys}
     middle = n_keys[-2]
-    speeds[f"{middle} keys, one in ten in memory"] = speed(middle, n_chunks // 3 or 1, options.seed, hot=middle // 10)
+    speeds[f"{middle} keys, one in ten in memory"] = speed(middle, n_chunks // 4 or 1, options.seed, hot=middle // 10)
     workers = options.workers if importlib.util.find_spec("ray") else []
     speeds.update(
         {f"{middle} keys on Ray, {w} workers": speed(middle, n_chunks, options.seed, workers=w) for w in workers}

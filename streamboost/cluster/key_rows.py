@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.cluster.hashing import plain_key, token_of
+from streamboost.cluster.hashing import plain_key, token_of, workers_of
 from streamboost.encoding import Encoded, Encoder
 from streamboost.rows import Distinct, distinct, read
 
@@ -134,6 +135,34 @@ def _no_key(key: str, row: int, value: Any) -> ValueError:
         f"row {row} has no key: its {key!r} is {value!r}, expected text, a whole number or a boolean. Nothing was "
         "changed. Fill it in, or leave the row out."
     )
+
+
+class Part(NamedTuple):
+    """What one worker gets of a chunk, one key's rows after the other's."""
+
+    worker: int
+    places: IntArray  # (n,), of its rows in the chunk
+    rows: Rows
+    tokens: list[bytes]
+    sizes: IntArray
+
+
+def parts_of(chunk: Split, n_workers: int) -> list[Part]:
+    """A chunk by worker: for each the rows of its keys, one key's after the other's, in the order they came."""
+    workers = workers_of(chunk.tokens, n_workers)
+    order = np.lexsort((chunk.codes, workers[chunk.codes]))
+    codes = chunk.codes[order]
+    firsts = np.flatnonzero(np.diff(codes, prepend=-1))  # where another key begins
+    sizes = np.diff(firsts, append=len(codes))
+    owners = workers[codes[firsts]]
+    ends = np.append(firsts, len(codes))
+    parts = []
+    borders = [*np.flatnonzero(np.diff(owners, prepend=-1)).tolist(), len(owners)]  # where another worker's keys begin
+    for first, last in pairwise(borders):
+        places = order[ends[first] : ends[last]]
+        tokens = [chunk.tokens[code] for code in codes[firsts[first:last]].tolist()]
+        parts.append(Part(int(owners[first]), places, take(chunk.rows, places), tokens, sizes[first:last]))
+    return parts
 
 
 class Batch:

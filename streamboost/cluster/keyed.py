@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +19,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from streamboost import SGBClassifier, snapshots
-from streamboost.arrays import FloatArray, IntArray
-from streamboost.cluster import hashing, key_models
+from streamboost.arrays import FloatArray
+from streamboost.cluster import hashing, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
 from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
-from streamboost.cluster.key_rows import Rows, Split, split, take
-from streamboost.cluster.key_shard import KeyShard, Refused, store_path
-from streamboost.cluster.key_store import KeyStore
-from streamboost.errors import SnapshotError
+from streamboost.cluster.key_rows import Part, parts_of, split
+from streamboost.cluster.key_shard import KeyShard, Refused
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
 
@@ -37,35 +33,6 @@ __all__ = ["KeyedBooster"]
 
 KIND = "keyed"
 BEGINNING = "beginning.safetensors"  # what keys begin as, beside the cuts
-MOVED_AT_ONCE = 256  # keys
-
-
-class _Part(NamedTuple):
-    """What one worker gets of a chunk, one key's rows after the other's."""
-
-    worker: int
-    places: IntArray  # (n,), of its rows in the chunk
-    rows: Rows
-    tokens: list[bytes]
-    sizes: IntArray
-
-
-def parts_of(chunk: Split, n_workers: int) -> list[_Part]:
-    """A chunk by worker: for each the rows of its keys, one key's after the other's, in the order they came."""
-    workers = hashing.workers_of(chunk.tokens, n_workers)
-    order = np.lexsort((chunk.codes, workers[chunk.codes]))
-    codes = chunk.codes[order]
-    firsts = np.flatnonzero(np.diff(codes, prepend=-1))  # where another key begins
-    sizes = np.diff(firsts, append=len(codes))
-    owners = workers[codes[firsts]]
-    ends = np.append(firsts, len(codes))
-    parts = []
-    borders = [*np.flatnonzero(np.diff(owners, prepend=-1)).tolist(), len(owners)]  # where another worker's keys begin
-    for first, last in pairwise(borders):
-        places = order[ends[first] : ends[last]]
-        tokens = [chunk.tokens[code] for code in codes[firsts[first:last]].tolist()]
-        parts.append(_Part(int(owners[first]), places, take(chunk.rows, places), tokens, sizes[first:last]))
-    return parts
 
 
 def _has_probabilities(booster: Any) -> bool:
@@ -234,7 +201,7 @@ class KeyedBooster:
             return refused.row, refused.reason
         return None
 
-    def _check(self, parts: list[_Part], y: NDArray[Any]) -> None:
+    def _check(self, parts: list[Part], y: NDArray[Any]) -> None:
         """Ask all workers whether anything stands against learning the rows."""
         tickets = [
             self._crew.ask(part.worker, "check", part.rows, part.tokens, part.sizes, y[part.places], self._n_chunks)
@@ -244,7 +211,7 @@ class KeyedBooster:
         if any(refusals):
             raise _first_refusal(parts, refusals)
 
-    def _learn(self, parts: list[_Part], y: NDArray[Any], method: Method) -> list[Any]:
+    def _learn(self, parts: list[Part], y: NDArray[Any], method: Method) -> list[Any]:
         try:
             tickets = [
                 self._crew.call(
@@ -259,7 +226,7 @@ class KeyedBooster:
             self._half = f"{type(error).__name__}: {error}"
             raise
 
-    def _assemble(self, parts: list[_Part], said: list[Any], n: int, method: Method) -> NDArray[Any]:
+    def _assemble(self, parts: list[Part], said: list[Any], n: int, method: Method) -> NDArray[Any]:
         """What all workers said, in the order of the rows."""
         answers = Answers(n, method)
         for part, (values, classes) in zip(parts, said, strict=True):
@@ -380,17 +347,8 @@ class KeyedBooster:
         path = self._crew.directory / BEGINNING
         if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != memory["beginning"]:
             snapshots.save(self._beginning(), path)
-        self._clean_up()
+        key_moves.clean_up(self._crew)
         return cut
-
-    def _clean_up(self) -> None:
-        """Delete the files of crews of other sizes, once no cut of theirs is kept."""
-        sizes = {len(done) for done in self._crew._book.manifest.cuts.values()}
-        needed = {store_path(Path(), size).name for size in sizes}
-        for path in self._crew.directory.glob(f"worker-*/{store_path(Path(), '*').name}"):
-            if path.name not in needed:
-                for file in path.parent.glob(f"{path.name}*"):
-                    file.unlink(missing_ok=True)
 
     def attach(self, cut: Cut) -> None:
         """Become what was detached; if there are more or fewer workers now, keys move to where they belong.
@@ -403,7 +361,9 @@ class KeyedBooster:
         if isinstance(cut, Cut) and cut.kind == KIND:
             self._check_same(cut.memory)
         if isinstance(cut, Cut) and cut.kind == KIND and cut.number and cut.n_workers != self._crew.n_workers:
-            self._rehash(cut)
+            key_moves.check(cut, self._crew)
+            self._half = f"cut {cut.number} was not attached to its end"
+            key_moves.rehash(cut, self._crew)
         else:
             self._crew.attach(cut, KIND)
         self._labels, self._n_targets = cut.memory["labels"], cut.memory["n_targets"]
@@ -423,38 +383,6 @@ class KeyedBooster:
 
     def _digest(self) -> str:
         return hashlib.sha256(snapshots.pack(self._beginning())).hexdigest()
-
-    def _rehash(self, cut: Cut) -> None:
-        """Bring every key of the cut to the worker that it has now."""
-        crew = self._crew
-        if cut.mark != crew._book.manifest.mark or cut.number not in crew.cuts:
-            raise ValueError(
-                f"cut {cut.number} was made in {cut.directory!r}, and {str(crew.directory)!r} has no such cut. "
-                "Name the directory it was made in."
-            )
-        paths = [store_path(crew.folder(worker), cut.n_workers) for worker in range(cut.n_workers)]
-        for path in paths:
-            if not path.exists():
-                raise SnapshotError(f"{str(path)!r} is gone, but cut {cut.number} needs it. Bring it back from a copy.")
-        self._half = f"cut {cut.number} was not attached to its end"
-        crew.load(0)
-        for path in paths:
-            self._move_in(path, cut.number)
-        crew.cut()
-
-    def _move_in(self, path: Path, number: int) -> None:
-        store = KeyStore(path)
-        try:
-            store.go_back(number)
-            tokens = store.keys()
-            workers = hashing.workers_of(tokens, self._crew.n_workers)
-            for worker in np.unique(workers).tolist():
-                own = [token for token, home in zip(tokens, workers.tolist(), strict=True) if home == worker]
-                for start in range(0, len(own), MOVED_AT_ONCE):
-                    models = [packed for token in own[start : start + MOVED_AT_ONCE] if (packed := store.get(token))]
-                    self._crew.result(self._crew.call(worker, "adopt", *map(list, zip(*models, strict=True))))
-        finally:
-            store.close()
 
     def close(self) -> None:
         """End the workers; what was not detached is gone."""
@@ -476,7 +404,7 @@ def _checked_key(key: Any) -> Key:
     return plain
 
 
-def _first_refusal(parts: list[_Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
+def _first_refusal(parts: list[Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
     """Of what workers refuse, by rows of their parts, the first by the rows of the chunk."""
     row, reason = min(
         (int(part.places[refused[0]]), refused[1])
