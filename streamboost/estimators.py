@@ -171,6 +171,12 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def _check_targets(self, targets: Targets, loss: Loss) -> None:
         loss.check_targets(targets.values)
+        largest = np.abs(targets.values).max(initial=0.0)
+        if largest > LARGEST_TARGET:
+            raise ValueError(
+                f"y holds a target of size {largest:.3g}, expected at most {LARGEST_TARGET}: the square of a larger "
+                "one would spoil the model. Drop the row, or scale the targets."
+            )
 
     def _make_loss(self, targets: Targets) -> Loss:
         return recipes.make_regression_loss(self.loss, targets.values.shape[1])

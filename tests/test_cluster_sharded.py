@@ -25,6 +25,7 @@ from streamboost.datasets import friedman
 from streamboost.hedge import Hedge
 from streamboost.losses import Absolute, Hinge, Logistic, Poisson, Softmax, Squared
 from streamboost.prequential import run
+from streamboost.running import Options, Run
 from streamboost.sources import open_source
 from streamboost.states import same_state
 
@@ -444,6 +445,30 @@ def test_what_was_detached_is_attached_by_another_driver_and_goes_on(kind, tmp_p
     other = sharded(template, workers=3, directory=tmp_path / "cuts")
     with other, pytest.raises(ValueError, match="workers=2"):
         other.attach(cut)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_run_that_was_stopped_and_resumed_is_one_that_was_not(kind, tmp_path):
+    if kind == "numbers":
+        template, task, stream = SGBRegressor(**SMALL), "regression", {"where": "synthetic:friedman"}
+    else:
+        template, task, stream = SGBClassifier(**SMALL), "classification", {"where": "synthetic:hyperplane"}
+    source = open_source(stream["where"], total_rows=1000)
+    options = Options("y", task, chunk=50, every=250)
+    found = []
+    for name, stops in (("whole", ()), ("stopped", (250, 500))):
+        for number in range(len(stops) + 1):
+            model = sharded(template, directory=tmp_path / name / "cuts")
+            with model, Run(source, model, options, tmp_path / name / "run", resume=number > 0) as going:
+                for report in going.reports():
+                    if number < len(stops) and report.rows == stops[number]:
+                        going.stop()
+                if number == len(stops):
+                    state = [model.shard(k) for k in range(2)], model.shard_losses_, model.weights_
+                    found.append((report.rows, report.running, state))
+    assert found[0][0] == 1000
+    assert found[0][:2] == found[1][:2]
+    assert same_state(found[0][2], found[1][2])
 
 
 def test_sources_are_read_on_from_where_the_cut_was(files, tmp_path):

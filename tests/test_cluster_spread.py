@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from river import linear_model, preprocessing
+from sklearn.base import clone
 from sklearn.linear_model import Ridge, SGDRegressor
 from sklearn.tree import ExtraTreeRegressor
 
@@ -24,6 +25,8 @@ from streamboost.errors import SnapshotError
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.prequential import run
 from streamboost.replay import Replay
+from streamboost.running import Options, Run
+from streamboost.sources import open_source
 from streamboost.stacks import ChainStack, ConvStack, LinearStack, TreeStack, TwoLayerStack
 from streamboost.stacks.base import Stack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
@@ -32,6 +35,7 @@ from streamboost.states import same_state
 from streamboost.testing.stack_checks import StackCase
 
 N = 7
+COMPILED = net_native.suits
 
 
 def nearest(X, target, weight):
@@ -138,6 +142,22 @@ def test_every_loss_gives_the_same_scores(kind, loss):
     y = LOSSES[loss][1](y)
     plain, divided = (booster(stack, LOSSES[loss][0]) for stack in (STACKS[kind](), spread(STACKS[kind]())))
     assert_array_equal(scores_of(divided, X, y), scores_of(plain, X, y))
+
+
+@pytest.mark.parametrize("loss", ["squared", "two targets", "logistic", "softmax", "poisson", "absolute"])
+@pytest.mark.parametrize("kind", ["networks", "convolutions"])
+def test_networks_beside_the_compiled_loop_differ_by_rounding_at_most(kind, loss, monkeypatch):
+    monkeypatch.setattr(net_native, "suits", COMPILED)
+    X, y = stream()
+    y = LOSSES[loss][1](y)
+    plain, divided = (booster(stack, LOSSES[loss][0]) for stack in (STACKS[kind](), spread(STACKS[kind]())))
+    ours, theirs = scores_of(divided, X, y), scores_of(plain, X, y)
+    assert COMPILED(plain)
+    assert not COMPILED(divided)
+    if loss in ("squared", "two targets"):
+        assert_array_equal(ours, theirs)
+    else:
+        assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("semantics", ["minibatch", 16, "sequential"])
@@ -386,6 +406,26 @@ def test_what_was_detached_is_attached_by_another_driver_and_goes_on(template, t
         again = scores_of(second, X[:50], y[:50])
         second.attach(second.detach())
         assert_array_equal(scores_of(undisturbed, X[:50], y[:50]), again)
+
+
+def test_a_run_that_was_stopped_and_resumed_is_that_of_one_process(tmp_path):
+    source, options = (
+        open_source("synthetic:friedman", total_rows=1000),
+        Options("y", "regression", chunk=50, every=250),
+    )
+    template = SGBRegressor(learner=TreeStack(6, max_depth=3), semantics="minibatch", random_state=0)
+    with Run(source, template, options, tmp_path / "plain") as going:
+        *_, expected = going.reports()
+    for stop in (250, 500, None):
+        model = SpreadBooster(clone(template), workers=2, engine="local", directory=tmp_path / "cuts")
+        with model, Run(source, model, options, tmp_path / "run", resume=stop != 250) as going:
+            for report in going.reports():
+                if report.rows == stop:
+                    going.stop()
+            assert model.committee_.n_rows == (stop or 1000)
+            home = model.gather()
+    assert (report.rows, report.running) == (expected.rows, expected.running)
+    assert same_state(home, template)
 
 
 def test_a_driver_that_died_before_the_first_checkpoint_begins_anew(tmp_path):

@@ -103,3 +103,14 @@ def test_a_quarantine_is_cut_back_and_bounded(tmp_path):
     assert quarantine.n == 51
     assert (tmp_path / "q.jsonl").stat().st_size <= 1000
     assert Quarantine(tmp_path / "q.jsonl").length == quarantine.length
+
+
+@pytest.mark.parametrize("target", [1e160, -1e300])
+def test_a_target_whose_square_is_no_number_is_refused_and_the_model_stays_as_it_was(target):
+    _, model = settled()
+    before = model.predict(pa.table({"x": [0.0]}))
+    with pytest.raises(ValueError, match="expected at most 1e\\+100"):
+        model.learn(pa.table({"x": [0.0]}), [target])
+    with pytest.raises(ValueError, match="expected at most 1e\\+100"):
+        model.learn_one({"x": 0.0}, target)
+    assert model.predict(pa.table({"x": [0.0]})) == before
