@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -35,15 +36,19 @@ app.command("demo")(other_commands.demo)
 app.command("paper", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(other_commands.paper)
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(version("streamboost"))
+        raise typer.Exit
+
+
 @app.callback()
 def _program(
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+    is_asked: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as version_of
-
-        typer.echo(version_of("streamboost"))
-        raise typer.Exit
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
