@@ -29,7 +29,7 @@ def serve(
     default: Annotated[
         str | None, typer.Option(metavar="LABEL", help="What such a row is learned as; dropped if left out.")
     ] = None,
-    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="N", help="Rows between checkpoints.")] = 10_000,
+    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="N", help="Rows between checkpoints.")] = 50_000,
 ) -> None:
     """Serve a model: predict, learn and label over HTTP, with a page to watch it on."""
     with asked():

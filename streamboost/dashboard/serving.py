@@ -97,17 +97,17 @@ def serve_in_thread(
     """
     require("starlette", extra="serve", by="the dashboard")
     uvicorn = require("uvicorn", extra="serve", by="the dashboard")
-    is_loopback = _is_loopback(host)
-    if not is_loopback and not public:
+    is_ours_alone = is_loopback(host)
+    if not is_ours_alone and not public:
         raise ValueError(
             f"host is {host!r}, which other machines may reach, and the page knows no password. "
             "Leave host out to serve this machine alone, or pass public=True if you mean it."
         )
     if isinstance(app_or_feed, Feed):
-        app, feed = _application(app_or_feed, host if is_loopback else None), app_or_feed
+        app, feed = _application(app_or_feed, host if is_ours_alone else None), app_or_feed
     else:
         app = app_or_feed
-    sock = _bound(host, port)
+    sock = bound(host, port)
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=5
     )
@@ -126,7 +126,8 @@ def _application(feed: Feed, host: str | None) -> Any:
     return Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     if host == "localhost":
         return True
     try:
@@ -135,7 +136,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
     """A socket at this address, or one sentence on why there is none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

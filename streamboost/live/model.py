@@ -149,7 +149,7 @@ class LiveModel:
         model: Any = None,
         *,
         target: str | None = None,
-        checkpoint_every: int = 10_000,
+        checkpoint_every: int = 50_000,
         expire_after: float | None = None,
         default: Any = None,
         pending_limit: int = 1_000_000,

@@ -154,7 +154,7 @@ class ModelServer:
         body = await read_body(request, self.limits, self.held)
         try:
             is_small = len(body) <= SMALL_BYTES
-            rows, keys = await self._call(is_small, lambda: self._rows_to_predict(request, media_type, body))
+            rows, keys, id = await self._call(is_small, lambda: self._rows_to_predict(request, media_type, body))
             published = self.writer.published
             if not published.is_ready and keys is None:
                 raise Refused(
@@ -166,7 +166,7 @@ class ModelServer:
             else:
                 answers = no_answers(n)
             if keys is not None:
-                await self._call(False, lambda: self._remember(keys, rows, answers))
+                await self._call(False, lambda: self._remember(keys, rows, answers, id))
         finally:
             self.held.give_back(len(body))
         self.telling.gauges.predicted.inc(n)
@@ -176,28 +176,32 @@ class ModelServer:
             return arrow_answer(as_arrow(answers, published, unknown))
         return answer(as_json(answers, published, unknown))
 
-    def _rows_to_predict(self, request: Request, media_type: str, body: bytes) -> tuple[Any, list[str] | None]:
-        """Dicts or a table, and keys if there are any."""
+    def _rows_to_predict(
+        self, request: Request, media_type: str, body: bytes
+    ) -> tuple[Any, list[str] | None, str | None]:
+        """Dicts or a table, keys if there are any, and the request's id if it has one."""
         key = bodies.take_parameter(request, "key", self.limits.name_length)
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, self.limits)
-            return (table, None) if key is None else arrow_bodies.take_key_column(table, key, self.limits)
+            id = bodies.take_id(request, None, self.limits)
+            return (table, None, id) if key is None else (*arrow_bodies.take_key_column(table, key, self.limits), id)
         parsed = bodies.parse_json(body)
-        bodies.check_members(parsed, ("rows", "row", "keys"))
+        bodies.check_members(parsed, ("rows", "row", "keys", "id"))
         rows = bodies.take_rows(parsed, self.limits)
         known = self.writer.published.columns
         if not all(row.keys() <= known for row in rows):
             bodies.check_names({name for row in rows for name in row}, self.limits)
         if len(rows) * len(known) > self.limits.cells:
             raise Refused(413, f"{len(rows):,} rows are too many for this model. Send fewer at a time.")
-        return rows, bodies.take_keys(parsed, len(rows), self.limits)
+        keys = bodies.take_keys(parsed, len(rows), self.limits)
+        return rows, keys, bodies.take_id(request, parsed, self.limits)
 
-    def _remember(self, keys: list[str], rows: Any, answers: Answers) -> None:
+    def _remember(self, keys: list[str], rows: Any, answers: Answers, id: str | None) -> None:
         table = bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
         said: Any = answers.predictions
         if answers.probabilities is not None:
             said = Probabilities(answers.classes, np.array(answers.probabilities))
-        _writing(lambda: self.live.remember(keys, table, said))
+        _writing(lambda: self.live.remember(keys, table, said, id=id))
 
     async def _call(self, at_once: bool, work: Callable[[], T]) -> T:
         """Do something here and now, or in a thread so that others need not wait."""

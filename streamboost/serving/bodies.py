@@ -177,6 +177,17 @@ def take_parameter(request: Request, name: str, longest: int) -> str | None:
     return None if found is None else check_text(found, name, longest)
 
 
+def take_id(request: Request, body: Mapping[str, Any] | None, limits: Limits) -> str | None:
+    """The request's id, from the body or the address."""
+    found = [take_parameter(request, "id", limits.id_length)]
+    if body is not None and "id" in body:
+        found.append(check_text(body["id"], "id", limits.id_length))
+    given = [id for id in found if id is not None]
+    if len(set(given)) > 1:
+        raise Refused(422, "the body and the address have different ids, expected one. Leave one out.")
+    return given[0] if given else None
+
+
 def check_members(body: Mapping[str, Any], known: Sequence[str]) -> None:
     """Refuse members nobody looks at: most are slips."""
     unknown = next((name for name in body if name not in known), None)

@@ -44,11 +44,11 @@ class Learning:
             table = arrow_bodies.parse_table(body, limits)
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
-            return Given(table, self._id(request, None))
+            return Given(table, bodies.take_id(request, None, limits))
         parsed = bodies.parse_json(body)
         bodies.check_members(parsed, ("rows", "row", "targets", "id"))
         rows = bodies.take_rows(parsed, limits)
-        return Given(bodies.learning_table(parsed, rows, target, limits), self._id(request, parsed))
+        return Given(bodies.learning_table(parsed, rows, target, limits), bodies.take_id(request, parsed, limits))
 
     def labels_to_take(self, request: Request, media_type: str, body: bytes) -> Given:
         """Keys and targets."""
@@ -56,21 +56,12 @@ class Learning:
         key = bodies.take_parameter(request, "key", limits.name_length)
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, limits)
-            return Given(arrow_bodies.take_labels(table, key or "key", target, limits), self._id(request, None))
+            return Given(
+                arrow_bodies.take_labels(table, key or "key", target, limits), bodies.take_id(request, None, limits)
+            )
         parsed = bodies.parse_json(body)
         bodies.check_members(parsed, ("labels", "id"))
-        return Given(bodies.take_labels(parsed, target, limits), self._id(request, parsed))
-
-    def _id(self, request: Request, body: dict[str, Any] | None) -> str | None:
-        """The request's id, from the body or the address."""
-        longest = self.limits.id_length
-        found = [bodies.take_parameter(request, "id", longest)]
-        if body is not None and "id" in body:
-            found.append(bodies.check_text(body["id"], "id", longest))
-        given = [id for id in found if id is not None]
-        if len(set(given)) > 1:
-            raise Refused(422, "the body and the address have different ids, expected one. Leave one out.")
-        return given[0] if given else None
+        return Given(bodies.take_labels(parsed, target, limits), bodies.take_id(request, parsed, limits))
 
     # Changing, in the writer's thread.
 

@@ -116,7 +116,8 @@ def _paths(limits: Limits, has_tokens: bool) -> Document:
 def _predict(limits: Limits) -> Document:
     told = (
         "Predict rows. Rows with keys are kept until their labels come (POST /label), and are taken before anything "
-        "was learned too: predictions are null then. Columns the model does not know are left out and named."
+        "was learned too: predictions are null then. A request that is sent again with its id does not let its rows "
+        "wait again. Columns the model does not know are left out and named."
     )
     answer = {
         **_json("Predictions"),
@@ -126,8 +127,11 @@ def _predict(limits: Limits) -> Document:
         "operationId": "predict",
         "summary": "Predict rows",
         "description": told,
-        "parameters": [_parameter("key", "Of an Arrow body: the column that holds the keys.", limits.name_length)],
-        "requestBody": _body("Rows", {"rows": [{"size": 3.5, "color": "red"}], "keys": ["order 1"]}),
+        "parameters": [
+            _parameter("key", "Of an Arrow body: the column that holds the keys.", limits.name_length),
+            _parameter("id", "Of this request, if the body has none.", limits.id_length),
+        ],
+        "requestBody": _body("Rows", {"rows": [{"size": 3.5, "color": "red"}], "keys": ["order 1"], "id": "a0"}),
         "responses": _answers("The predictions.", answer, (*BODY_ERRORS, 409)),
     }
 
@@ -285,7 +289,7 @@ def _schemas(limits: Limits) -> Document:
     value = {"type": ["number", "string", "boolean", "null"]}
     return {
         "Row": row,
-        "Rows": _object({"rows": rows, "row": one, "keys": keys}, required=()) | either,
+        "Rows": _object({"rows": rows, "row": one, "keys": keys, "id": id}, required=()) | either,
         "LabelledRows": _object({"rows": rows, "row": one, "targets": targets, "id": id}, required=()) | either,
         "Labels": _object({"labels": {"type": "array", "items": label, **many}, "id": id}, required=("labels",)),
         "Predictions": _object(

@@ -22,8 +22,7 @@ import uvicorn
 
 from streamboost.checkpoints import checkpoint_paths, read_latest
 from streamboost.dashboard import Feed
-from streamboost.dashboard.serving import _bound as bound
-from streamboost.dashboard.serving import _is_loopback as is_loopback
+from streamboost.dashboard.serving import bound, is_loopback
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Task
 from streamboost.live import LiveModel
@@ -218,6 +217,7 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
         log_config=None,
         access_log=False,  # a log of requests would keep keys and ids
         server_header=False,
+        proxy_headers=False,  # nobody asks where a request comes from
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=DRAIN,
     )

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 from streamboost.serving.bodies import RETRY
 from streamboost.serving.refusals import Refused
 
-SHARE = 0.1  # of the writer's time that copying may take
+SHARE = 0.05  # of the writer's time that copying may take
 STALEST = 1.0  # seconds, after which a copy is made whatever it costs
 NICENESS = 10  # of the writer
 PAUSE = 1.0  # seconds between two looks at what has expired
+EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
 logger = logging.getLogger(__name__)
 
 
@@ -92,7 +93,7 @@ class Writer:
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda: 0)
+    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0)
     >>> writer = Writer(live)
     >>> writer.start()
     >>> writer.submit(lambda: "learned").result()
@@ -191,14 +192,16 @@ class Writer:
             return
         try:
             rows = self.live.rows
-            self.live.expire()
+            is_all = self.live.expire(limit=EXPIRE_ROWS) < EXPIRE_ROWS
             if self.live.rows != rows:
                 self._note_change()
             self.failure = None
         except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
             self.failure = str(error)
+            is_all = True
             logger.exception("what has expired could not be dealt with")
-        self._looked = self.clock()
+        if is_all:  # else the next look comes after the next request, or at once if there is none
+            self._looked = self.clock()
 
     def _note_change(self) -> None:
         if self._changed is None:
