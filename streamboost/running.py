@@ -106,7 +106,7 @@ class Run:
     model : estimator
         Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
         :mod:`streamboost.cluster`, is always needed: ``detach`` tells what a checkpoint keeps of it, ``attach`` goes
-        back to that.
+        back to that; ``confirm``, if it has that, hears that the checkpoint is on disk.
     options : Options
     directory : path, optional
         For checkpoints and quarantine; without it nothing survives the process.
@@ -378,7 +378,7 @@ class Run:
             if self.quarantine is not None:
                 self.quarantine.flush()
             kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
-            self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
+            self._save(kept)
         except OSError as error:
             self.checkpoint_error = (
                 f"no checkpoint could be written at row {self.rows_read:,} ({error}); the one before it is still good. "
@@ -388,6 +388,16 @@ class Run:
             return
         self.checkpoint_error = None
         self.source.acknowledge(self.position)
+
+    def _save(self, kept: Any) -> None:
+        """Write a checkpoint; a model that lives elsewhere hears of every one that a resumed run could find."""
+        assert self.store is not None
+        before = self.store.paths()
+        try:
+            self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
+        finally:  # it may have failed after the file was in its place
+            if hasattr(self.model, "confirm") and self.store.paths() != before:
+                self.model.confirm(kept)
 
     def _state(self) -> dict[str, Any]:
         kept = None if self._kept is None else self._kept["predictions"]

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -268,6 +269,72 @@ def test_whenever_the_driver_is_killed_it_goes_on_from_its_last_checkpoint(momen
         assert kills <= len(ends)
 
 
+RUN_STEPS = st.lists(
+    st.sampled_from(
+        [
+            "saved", "saved", "not saved", "not saved", "no room for the cut", "cut", "killed", "killed before saving",
+            "killed before confirming", "the newest is damaged",
+        ]
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=80)
+@given(RUN_STEPS, st.sets(st.integers(1, 200), max_size=9), st.integers(1, 6))
+def test_whatever_becomes_of_checkpoints_the_last_two_on_disk_find_their_cuts(steps, moments, every):
+    set_fate(Fate(moments))
+    kept, numbers = [], []  # what is on disk: cuts, with what was added until then
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        crew = begun(directory, kept, every)
+        for count, step in enumerate(steps):
+            numbers.append(count)
+            crew.call_all("add", count)
+            if step == "cut":
+                crew.cut()
+            elif step == "no room for the cut":
+                with patch.context() as full:
+                    full.setattr(CheckpointStore, "save", refuse_to_save)
+                    with pytest.raises(OSError, match="No space left"):
+                        crew.detach("chain")
+            elif step == "the newest is damaged":
+                kept = kept[:1]
+            elif step != "killed":
+                cut = crew.detach("chain")
+                if step in ("saved", "killed before confirming"):
+                    kept = [*kept, (cut, list(numbers))][-2:]
+                if step == "saved":
+                    crew.confirm(cut)
+            assert len(crew.cuts) <= 6
+            if step.startswith("killed") or step == "the newest is damaged":
+                crew.die()
+                check_attachable(directory, kept)
+                crew = begun(directory, kept, every)
+                numbers = list(kept[-1][1]) if kept else []
+        assert [state["numbers"] for state in final_states(crew)] == [numbers, numbers]
+        crew.die()
+        check_attachable(directory, kept)
+
+
+def begun(directory, kept, every):
+    """A driver that goes on from the newest checkpoint there is."""
+    crew = MortalCrew(DroppingChain, {}, 2, directory, cut_every=every)
+    crew.attach(kept[-1][0] if kept else Cut("chain"), "chain")
+    return crew
+
+
+def check_attachable(directory, kept):
+    """See, in a copy of the directory, that all of these can be attached, and are as they were."""
+    before, FATE.is_off = FATE.is_off, True
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(directory, copy, dirs_exist_ok=True)
+        for cut, numbers in kept:
+            with MortalCrew(Chain, {}, 2, copy) as crew:
+                crew.attach(cut, "chain")
+                assert crew.results(crew.ask_all("numbers")) == [numbers, numbers]
+    FATE.is_off = before
+
+
 def test_a_torn_cut_is_never_loaded_and_its_files_go_with_the_next(tmp_path):
     with MortalCrew(Chain, {}, 2, tmp_path) as crew:
         crew.call_all("add", 1)
@@ -348,6 +415,34 @@ def test_a_worker_may_die_any_number_of_times_as_long_as_it_gets_on():
             del crew._stations[0]  # killed
             assert crew.result(crew.call(0, "add", number)) == number + 1
         assert crew.metrics()[0]["restarts"] == 12
+
+
+def test_a_worker_that_dies_once_at_every_cut_gets_on_though_it_is_asked_nothing_else():
+    with LimitedCrew(Chain, {}, 2) as crew:
+        for number in range(12):
+            crew.call(1, "add", number)
+            del crew._stations[0]  # killed
+            crew.cut()
+        assert [line["restarts"] for line in crew.metrics()] == [12, 0]
+
+
+class ShortOfMemory(LimitedCrew):
+    """Of two workers that save at once the system kills one, now this, now that."""
+
+    n_tries = 0
+
+    def _send(self, worker, message):
+        if message[0] == "save":
+            self.n_tries += worker == 0
+            assert self.n_tries < 100
+            if worker == self.n_tries % 2:
+                self._stations.pop(worker, None)
+        return super()._send(worker, message)
+
+
+def test_workers_that_can_never_save_all_together_end_the_crew_though_each_saves_now_and_then():
+    with ShortOfMemory(Chain, {}, 2) as crew, pytest.raises(WorkerLost, match="died 5 times in a row"):
+        crew.call(0, "add", 1)
 
 
 def test_operations_wait_when_too_many_are_unanswered_and_a_cut_bounds_what_is_kept():
@@ -589,6 +684,31 @@ def test_of_what_is_detached_the_last_two_stay_whatever_cuts_are_made_meanwhile(
         crew.detach("chain")
 
 
+def test_of_what_is_confirmed_the_last_two_stay_whatever_is_detached_meanwhile(tmp_path):
+    with MortalCrew(DroppingChain, {}, 1, tmp_path) as crew:
+        cuts = []
+        for number in range(12):
+            crew.call(0, "add", number)
+            cuts.append(crew.detach("chain"))
+            if number in (1, 3, 4):
+                crew.confirm(cuts[-1])
+                crew.confirm(cuts[-1])  # once more changes nothing
+        assert crew.cuts == [cuts[place].number for place in (3, 4, 10, 11)]
+        with pytest.raises(ValueError, match=f"there is no cut {cuts[1].number} in"):
+            crew.confirm(cuts[1])
+        crew.confirm(Cut("chain"))  # as the workers were made, which needs no keeping
+    with MortalCrew(DroppingChain, {}, 1, tmp_path) as crew:
+        crew.attach(cuts[4], "chain")
+        for number in range(5):
+            crew.call(0, "add", number)
+            crew.detach("chain")
+        assert [cut.number in crew.cuts for cut in cuts[3:5]] == [True, True]
+        crew.attach(cuts[3], "chain")
+        assert crew.result(crew.ask(0, "numbers")) == [0, 1, 2, 3]
+    with MortalCrew(Chain, {}, 1, tmp_path / "other") as crew, pytest.raises(ValueError, match="which holds others"):
+        crew.confirm(cuts[4])
+
+
 def test_a_local_crew_makes_cuts_only_when_asked_and_leaves_no_temporary_files():
     with LocalCrew(Chain, {}, 2, cut_every=1) as crew:
         crew.results(crew.call_all("add", 1) + crew.call_all("add", 2))
@@ -703,5 +823,6 @@ def test_the_room_is_entered_without_ray_and_knows_its_names():
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert said.stdout.split() == ["False", "False"]
     assert {*cluster.__all__} <= {*dir(cluster)}
+    assert all(getattr(cluster, name).__name__ == name for name in cluster.__all__)
     with pytest.raises(AttributeError, match=r"'streamboost.cluster' has no attribute 'SparkCrew'"):
         _ = cluster.SparkCrew

@@ -519,8 +519,12 @@ def test_keys_move_when_the_number_of_workers_changes(tmp_path, before, after):
         booster.learn(rows[200:], y[200:])
         assert states(booster) == final
         cuts = [booster.detach(), booster.detach()]
+        booster.confirm(cuts[0])
         booster.learn(rows[200:], y[200:])
         cuts.append(booster.detach())
+        assert list(tmp_path.glob(f"worker-*/keys-of-{before}.sqlite"))  # one of the last two checkpoints needs them
+        booster.confirm(cuts[2])
+        booster.detach()
     assert not list(tmp_path.glob(f"worker-*/keys-of-{before}.sqlite*"))  # once no checkpoint needs them
     with KeyedBooster("key", tiny("regression"), workers=before, **options) as booster:
         booster.attach(cuts[0])

@@ -498,7 +498,7 @@ def test_a_source_hears_what_will_not_be_asked_for_again(files, tmp_path, monkey
         positions = []
         for report in model.learn_from(files[:1], "y", every=100, chunk=100):
             positions.append(report.position)
-            model.detach()
+            model.confirm(model.detach())
         kept = [model.crew._book.manifest.cuts[number][0] for number in model.crew.cuts]  # operations until then
     assert len(kept) == 2
     assert heard == sorted(heard, key=positions.index)

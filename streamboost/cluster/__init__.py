@@ -4,7 +4,7 @@
 
     KeyedBooster     one model per key, a million keys over K workers
     ShardedBooster   K models, each learning a share of one stream
-    SpreadStack      one model, its weak learners spread over K workers
+    SpreadBooster    one model, its weak learners spread over K workers: a SpreadStack
          │
        Crew          workers, operations, cuts, recovery: LocalCrew here, RayCrew on Ray
 
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 from streamboost.cluster.crew import Crew, Cut, LocalCrew, SnapshotWorker, Ticket, WorkerLost, WrongState, make_crew
 
 if TYPE_CHECKING:
+    from streamboost.cluster.key_models import small_classifier, small_regressor
     from streamboost.cluster.keyed import KeyedBooster
     from streamboost.cluster.ray_crew import RayCrew
     from streamboost.cluster.sharded import ShardedBooster
     from streamboost.cluster.spread import SpreadStack
+    from streamboost.cluster.spread_booster import SpreadBooster
 
 __all__ = [
     "Crew",
@@ -32,14 +34,25 @@ __all__ = [
     "RayCrew",
     "ShardedBooster",
     "SnapshotWorker",
+    "SpreadBooster",
     "SpreadStack",
     "Ticket",
     "WorkerLost",
     "WrongState",
     "make_crew",
+    "small_classifier",
+    "small_regressor",
 ]
 
-HOMES = {"KeyedBooster": "keyed", "RayCrew": "ray_crew", "ShardedBooster": "sharded", "SpreadStack": "spread"}
+HOMES = {
+    "KeyedBooster": "keyed",
+    "RayCrew": "ray_crew",
+    "ShardedBooster": "sharded",
+    "SpreadBooster": "spread_booster",
+    "SpreadStack": "spread",
+    "small_classifier": "key_models",
+    "small_regressor": "key_models",
+}
 
 
 def __getattr__(name: str) -> Any:

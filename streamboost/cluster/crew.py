@@ -20,7 +20,9 @@ in a directory. What a worker writes between cuts must have names of its own as 
 was given up for dead may still be writing. An operation that raises counts as done, and its error is what
 :meth:`Crew.result` raises.
 
-:meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and the last two of these stay.
+:meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and attached by whoever finds
+the checkpoint. :meth:`Crew.confirm` says between them that the checkpoint is on disk. Of the cuts detached and of those
+confirmed the last two stay, so that a checkpoint finds its cut however many later ones failed to be written.
 A directory that holds cuts refuses to be begun anew by accident: attach or load one of them, or ``load(0)``.
 """
 
@@ -45,7 +47,6 @@ __all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "Worker", "Wo
 CUT_EVERY = 500
 CUT_BYTES = 2**28
 IN_FLIGHT = 4
-DETACHED_KEPT = 2
 
 Engine: TypeAlias = Literal["auto", "local", "ray"]
 Options: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -281,8 +282,8 @@ class Crew(Recovery):
     def cut(self) -> int:
         """Have all workers save the state after all operations sent so far; return the number of the cut.
 
-        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are not
-        pinned only the last two are kept.
+        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are
+        neither pinned nor made for checkpoints only the last two are kept.
         """
         self._check((), "save")
         self._begin()
@@ -317,7 +318,9 @@ class Crew(Recovery):
         self._bring_up([worker for worker in everyone if worker not in alive])
 
     def detach(self, kind: str, memory: Any = None) -> Cut:
-        """Make a cut for a checkpoint to refer to; of cuts made so, the last two stay, beside those that are pinned.
+        """Make a cut for a checkpoint to refer to; of cuts made so, the last two stay.
+
+        Call :meth:`confirm` once the checkpoint is on disk.
 
         Raises
         ------
@@ -330,35 +333,46 @@ class Crew(Recovery):
             )
         self._check((), "save")
         self._begin()
-        number = self._cut(detached_kept=DETACHED_KEPT)
+        number = self._cut(is_detached=True)
         return Cut(kind, number, self.n_workers, str(self.directory), self.mark, memory)
 
+    def confirm(self, cut: Cut) -> None:
+        """Hear that a checkpoint on disk refers to what was detached; of cuts confirmed so, the last two stay."""
+        if cut.number:
+            self._check_mark(cut)
+            self._book.confirm(cut.number)
+
     def attach(self, cut: Cut, kind: str) -> None:
-        """Become what was detached."""
+        """Become what was detached, which thereby is confirmed: whoever attaches it has found its checkpoint."""
         if not isinstance(cut, Cut) or cut.kind != kind:
             found = f"a cut of a {cut.kind!r}" if isinstance(cut, Cut) else f"a {type(cut).__name__}"
             raise ValueError(
                 f"cut is {found}, expected one of a {kind!r}. Attach what the same kind of model detached."
             )
-        if cut.number and cut.mark != self.mark:
-            raise ValueError(
-                f"the cut was made in {cut.directory!r}, and this is {str(self.directory)!r}, which holds others. "
-                "Name the directory it was made in."
-            )
+        if cut.number:
+            self._check_mark(cut)
         if cut.number and cut.n_workers != self.n_workers:
             raise ValueError(
                 f"the cut is of {cut.n_workers} workers, and there are {self.n_workers}. Use workers={cut.n_workers}."
             )
+        self.confirm(cut)
         self.load(cut.number)
 
-    def _cut(self, detached_kept: int = 0) -> int:
+    def _check_mark(self, cut: Cut) -> None:
+        if cut.mark != self.mark:
+            raise ValueError(
+                f"the cut was made in {cut.directory!r}, and this is {str(self.directory)!r}, which holds others. "
+                "Name the directory it was made in."
+            )
+
+    def _cut(self, *, is_detached: bool = False) -> int:
         everyone = range(self.n_workers)
         sent = [line.sent for line in self._lines]
         number, is_new = self._base, False
         if not self._base or sent != self._base_done:
             number, is_new = self._save_all(), True
-        if is_new or detached_kept:
-            kept = self._book.note(number, sent, detached_kept)
+        if is_new or is_detached:
+            kept = self._book.note(number, sent, is_detached=is_detached)
             self._base, self._base_done, self._bytes = number, sent, 0
             for line in self._lines:
                 line.forget_log()
@@ -377,6 +391,8 @@ class Crew(Recovery):
             number = self._book.reserve()
             alive = self._gather({worker: ("save", number, self._lines[worker].sent) for worker in everyone})
             if len(alive) == self.n_workers:
+                for line in self._lines:
+                    line.deaths = 0  # a whole cut gets the crew on as much as an answer does
                 return number
             self._bring_up([worker for worker in everyone if worker not in alive])
 

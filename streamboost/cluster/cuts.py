@@ -24,7 +24,9 @@ from pathlib import Path
 from streamboost.checkpoints import LEFTOVER, Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
 
-KEPT = 2  # cuts, beside those that are pinned
+KEPT = 2  # cuts, beside those that are pinned, and ...
+DETACHED_KEPT = 2  # ... made for checkpoints, which may be on their way to disk, and ...
+CONFIRMED_KEPT = 2  # ... named by checkpoints that are there: as many as a directory of checkpoints keeps
 NUMBERS = 1_000_000  # of cuts for each driver that opens a directory
 CUT_NAME = re.compile(r"cut-(\d+)(\..*)?")
 
@@ -37,7 +39,12 @@ class Manifest:
     incarnation: int = 0  # how many drivers have opened it
     cuts: dict[int, list[int]] = field(default_factory=dict)  # number: operations of each worker; the newest last
     pinned: list[int] = field(default_factory=list)
-    detached: list[int] = field(default_factory=list)  # those that checkpoints refer to; the newest last
+    detached: list[int] = field(default_factory=list)  # those made for checkpoints; the newest last
+    confirmed: list[int] = field(default_factory=list)  # those that checkpoints on disk refer to; the newest last
+
+    def spared(self) -> set[int]:
+        """The cuts that are kept however many newer ones there are."""
+        return {*self.pinned, *self.detached, *self.confirmed}
 
 
 class CutBook:
@@ -86,18 +93,24 @@ class CutBook:
             self._next += 1
         return self._next
 
-    def note(self, number: int, done: Sequence[int], detached_kept: int = 0) -> list[int]:
-        """Write down that a cut is whole, and detached if so many of those are kept; return the cuts that are left."""
-        cuts = {other: at for other, at in self.manifest.cuts.items() if other != number}
+    def note(self, number: int, done: Sequence[int], *, is_detached: bool = False) -> list[int]:
+        """Write down that a cut is whole, and whether it is for a checkpoint; return the cuts that are left."""
+        manifest = self.manifest
+        cuts = {other: at for other, at in manifest.cuts.items() if other != number}
         cuts[number] = list(done)
-        detached = self.manifest.detached
-        if detached_kept:
-            detached = [*(other for other in detached if other != number), number][-detached_kept:]
-        kept = {*list(cuts)[-KEPT:], *self.manifest.pinned, *detached}
+        if is_detached:
+            manifest = replace(manifest, detached=_with_last(manifest.detached, number, DETACHED_KEPT))
+        kept = {*list(cuts)[-KEPT:], *manifest.spared()}
         cuts = {other: at for other, at in cuts.items() if other in kept}
-        self._write(replace(self.manifest, cuts=cuts, detached=detached))
+        self._write(replace(manifest, cuts=cuts))
         self._clean_up()
         return list(cuts)
+
+    def confirm(self, number: int) -> None:
+        """Take a cut as named by a checkpoint on disk. Written with the next cut: until then nothing is deleted."""
+        if number not in self.manifest.cuts:
+            raise self.unknown(number)
+        self.manifest.confirmed = _with_last(self.manifest.confirmed, number, CONFIRMED_KEPT)
 
     def pin(self, number: int, is_pinned: bool) -> None:
         """Keep a cut until told otherwise, or do not."""
@@ -110,9 +123,8 @@ class CutBook:
         """Take a cut as the newest: what came after it did not happen. Written with the next cut."""
         cuts = self.manifest.cuts
         later = list(cuts)[list(cuts).index(number) + 1 :] if number else list(cuts)
-        for other in later:
-            if other not in (*self.manifest.pinned, *self.manifest.detached):
-                del cuts[other]
+        for other in set(later) - self.manifest.spared():
+            del cuts[other]
         if number:
             cuts[number] = cuts.pop(number)
 
@@ -140,6 +152,11 @@ class CutBook:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
+
+
+def _with_last(numbers: Sequence[int], number: int, kept: int) -> list[int]:
+    """So many numbers of cuts, this one as the last."""
+    return [*(other for other in numbers if other != number), number][-kept:]
 
 
 def _end(store: CheckpointStore, temporary: str) -> None:

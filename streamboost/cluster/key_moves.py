@@ -21,7 +21,7 @@ MOVED_AT_ONCE = 256  # keys
 
 def check(cut: Cut, crew: Crew) -> None:
     """Refuse a cut that is not all there, before anything is changed."""
-    if cut.mark != crew._book.manifest.mark or cut.number not in crew.cuts:
+    if cut.mark != crew.mark or cut.number not in crew.cuts:
         raise ValueError(
             f"cut {cut.number} was made in {cut.directory!r}, and {str(crew.directory)!r} has no such cut. "
             "Name the directory it was made in."
@@ -33,6 +33,7 @@ def check(cut: Cut, crew: Crew) -> None:
 
 def rehash(cut: Cut, crew: Crew) -> None:
     """Bring every key of a cut to the worker that it has now."""
+    crew.confirm(cut)
     crew.load(0)
     for path in _files(cut, crew):
         store = KeyStore(path)

@@ -350,6 +350,10 @@ class KeyedBooster:
         key_moves.clean_up(self._crew)
         return cut
 
+    def confirm(self, cut: Cut) -> None:
+        """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
+        self._crew.confirm(cut)
+
     def attach(self, cut: Cut) -> None:
         """Become what was detached; if there are more or fewer workers now, keys move to where they belong.
 

@@ -248,6 +248,7 @@ def _disconnect(ray: Any) -> None:
 
 def _start_ray(ray: Any, own: Mapping[str, Any]) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else they give way to all there is, and may take a minute to start
     more = {"_node_ip_address": LOOPBACK} if sys.platform == "linux" else {}
     _init(ray, address="local", include_dashboard=False, object_store_memory=STORE_BYTES, **own, **more)
 
@@ -271,6 +272,21 @@ def _init(ray: Any, **options: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray warns of its own future
         ray.init(log_to_driver=False, logging_level=logging.WARNING, **options)
+    _keep_off_output()
+
+
+def _keep_off_output() -> None:
+    """Ray tells of dead workers on standard output, which is for results; there is no setting for it."""
+    home = sys.modules.get("ray._private.worker")
+    show = getattr(home, "print_to_stdstream", None)
+    if show is None or hasattr(show, "shown_by"):
+        return
+
+    def show_aside(data: dict[str, Any], *args: Any, **named: Any) -> None:
+        show({**data, "is_err": True} if data.get("pid") == "raylet" else data, *args, **named)
+
+    show_aside.shown_by = show  # type: ignore[attr-defined]
+    home.print_to_stdstream = show_aside  # type: ignore[union-attr]
 
 
 def _knock(host: str, port: int) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 from streamboost.cluster.cuts import CutBook
 from streamboost.cluster.station import Answer, WrongState, versions
 
-MOST_DEATHS = 5  # of one worker with nothing answered in between
+MOST_DEATHS = 5  # of one worker with nothing answered and no cut made in between
 
 Message: TypeAlias = tuple[Any, ...]  # the kind, and what the station wants for it
 
@@ -54,7 +54,7 @@ class Line:
     memory: int = 0
     n_rows: int | None = None
     restarts: int = 0
-    deaths: int = 0  # since something was last answered
+    deaths: int = 0  # since something was last answered, or a cut made
 
     def answered(self, answer: Answer, keep: bool) -> None:
         """Note the answer to what has waited longest; keep what it asked for if it may be needed again."""

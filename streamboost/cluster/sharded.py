@@ -318,7 +318,8 @@ class ShardedBooster:
         Where a shard is in its source is part of its state: after a crash, of a worker or of this process, it goes on
         from where its last cut was, and every row counts once. A shard measures what it loses on its own rows; as
         these are not the same for all, they do not change the weights of the hedge. Call :meth:`detach` between two
-        reports to make a checkpoint; the same call, after :meth:`attach`, goes on.
+        reports to make a checkpoint, and :meth:`confirm` once it is on disk, by which the sources hear what will not
+        be asked for again; the same call, after :meth:`attach`, goes on.
 
         Parameters
         ----------
@@ -413,6 +414,10 @@ class ShardedBooster:
             self._note(shard, tally)
         memory = {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED}
         return self._crew.detach(KIND, {**memory, "votes": self._votes.remember()})
+
+    def confirm(self, cut: Cut) -> None:
+        """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
+        self._crew.confirm(cut)
 
     def attach(self, cut: Cut) -> None:
         """Become what was detached."""

@@ -311,6 +311,11 @@ class SpreadStack(Stack):
             return Cut(KIND, n_workers=self.workers)
         return self._crew.detach(KIND, {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED})
 
+    def confirm(self, cut: Cut) -> None:
+        """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
+        if self._crew is not None:
+            self._crew.confirm(cut)
+
     def attach(self, cut: Cut) -> None:
         """Become what was detached; workers are started if there are none."""
         if isinstance(cut, Cut) and cut.kind == KIND and cut.number == 0:  # it had not been opened yet

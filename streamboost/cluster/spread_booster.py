@@ -138,6 +138,12 @@ class SpreadBooster:
         shell = copy.deepcopy(self.model, {id(stack): None, id(self._spread): None})
         return replace(cut, memory={"stack": cut.memory, "model": shell})
 
+    def confirm(self, cut: Cut) -> None:
+        """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
+        stack = self.stack_
+        if stack is not None:
+            stack.confirm(cut)
+
     def attach(self, cut: Cut) -> None:
         """Become what was detached; workers are started if there are none."""
         memory = getattr(cut, "memory", None)

@@ -33,7 +33,7 @@ from streamboost.serving.scoring import ScoreKeeper
 from streamboost.serving.tokens import Tokens, is_readable_by_others, read_tokens
 from streamboost.snapshots import load
 
-SWITCH = 0.0005  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
+SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
 KEEP_ALIVE = 30  # seconds an idle connection stays open
 DRAIN = 60  # seconds for open requests when told to stop
 FAILURE, USAGE = 1, 2

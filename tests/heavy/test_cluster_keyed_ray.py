@@ -1,15 +1,12 @@
 """One model per key on a cluster of two nodes: the same as in one process, whoever is killed on the way."""
 
-import subprocess
 import sys
 import textwrap
-import threading
-import time
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from ray_nodes import kill, two_nodes  # noqa: F401 - a fixture
+from ray_nodes import Driver, Murderer, no_worker_is_hopeless, two_nodes  # noqa: F401 - fixtures
 
 from streamboost import snapshots
 from streamboost.checkpoints import CheckpointStore, read_latest
@@ -72,21 +69,9 @@ def test_on_ray_every_key_is_as_in_one_process(two_nodes, tmp_path, kind):  # no
     assert found[0] == found[1]
 
 
+@pytest.mark.usefixtures("no_worker_is_hopeless")
 def test_ten_workers_killed_at_random_moments_change_nothing(two_nodes, tmp_path):  # noqa: F811
     options = {"model": small_regressor(n_estimators=5), "hot": 8}
-    killed, over = {}, threading.Event()
-
-    def murderer(booster):
-        dice = np.random.default_rng(0)
-        while len(killed) < KILLS and not over.is_set():
-            time.sleep(dice.uniform(0.05, 0.5))
-            worker = int(dice.integers(2))
-            metrics = booster._crew.metrics()[worker]
-            place = (worker, metrics["operations"])
-            # twice at the same place: while it comes back, too; more often the crew would take it for hopeless
-            if metrics["pid"] not in killed and list(killed.values()).count(place) < 2 and kill(metrics["pid"]):
-                killed[metrics["pid"]] = place
-
     with KeyedBooster(
         "key",
         **options,
@@ -96,17 +81,12 @@ def test_ten_workers_killed_at_random_moments_change_nothing(two_nodes, tmp_path
         cut_every=7,
         resources={"num_cpus": 0.5},
     ) as booster:
-        thread = threading.Thread(target=murderer, args=[booster])
-        thread.start()
-        try:
-            said, number, until = [], 0, time.monotonic() + 150
-            while (len(killed) < KILLS or number < 30) and time.monotonic() < until:
+        murderer, said, number = Murderer(booster._crew, 0), [], 0
+        with murderer.at_work(KILLS, within=0.5) as killing:
+            while number < 30 or killing.is_alive():
                 said.append(booster.learn(*rows(number)))
                 number += 1
-        finally:
-            over.set()
-            thread.join()
-        assert len(killed) == KILLS
+        assert len(murderer.killed) == KILLS
         assert sum(worker["restarts"] for worker in booster.metrics()) >= KILLS
         found = states(booster)
     expected_said, expected = alone(number, **options)
@@ -117,6 +97,7 @@ def test_ten_workers_killed_at_random_moments_change_nothing(two_nodes, tmp_path
 
 DRIVER = """
     import sys
+    from ray_nodes import pause
     from test_cluster_keyed_ray import CHUNK, rows
     from streamboost.checkpoints import Checkpoint, CheckpointStore
     from streamboost.cluster import KeyedBooster
@@ -133,8 +114,10 @@ DRIVER = """
         for number in range(0 if found is None else found.position, n_chunks):
             booster.learn(*rows(number))
             if number % 3 == 2 or number == n_chunks - 1:
-                store.save(Checkpoint(booster.detach(), position=number + 1, rows=CHUNK * (number + 1)))
-            print(number, flush=True)
+                cut = booster.detach()
+                store.save(Checkpoint(cut, position=number + 1, rows=CHUNK * (number + 1)))
+                booster.confirm(cut)
+            pause(number)
 """
 
 
@@ -142,14 +125,16 @@ def test_a_driver_killed_three_times_goes_on_from_its_last_checkpoint(two_nodes,
     n_chunks = 12
     directory = str(tmp_path / "model")
     command = [sys.executable, "-c", textwrap.dedent(DRIVER), directory, two_nodes.address, str(n_chunks)]
-    for last in (3, 6, 9, None):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as driver:
-            for line in driver.stdout:
-                if last is not None and int(line) >= last:
-                    driver.kill()
-                    break
-        assert (driver.returncode == 0) == (last is None)
-        time.sleep(1)  # its workers end with it
+    for last in (3, 6, 9):
+        with Driver(command, cwd=tmp_path) as driver:
+            while int(driver.step()[0]) < last:
+                driver.let_on()
+            driver.let_on(2)  # whether it comes that far or not
+            driver.kill()
+        assert read_latest(directory).position < n_chunks
+    with Driver(command, cwd=tmp_path) as driver:
+        driver.to_its_end()
+    assert driver.returncode == 0
     cut = read_latest(directory).model
     with CheckpointStore(directory) as store:
         assert store.latest().position == n_chunks

@@ -17,7 +17,17 @@ import numpy as np
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from ray_nodes import descendants, is_alive, kill, kill_worker, local_ray, two_nodes  # noqa: E402, F401 - fixtures
+from ray_nodes import (  # noqa: E402
+    Driver,
+    Murderer,
+    are_gone,
+    descendants,
+    kill_worker,
+    local_ray,  # noqa: F401 - a fixture, as are those below
+    no_worker_is_hopeless,  # noqa: F401
+    pause,
+    two_nodes,  # noqa: F401
+)
 
 from streamboost import snapshots  # noqa: E402
 from streamboost.checkpoints import Checkpoint  # noqa: E402
@@ -68,33 +78,21 @@ def ray_crew(address, n_workers=2, directory=None, cls=Chain, options=None, **na
     return RayCrew(cls, options, n_workers, directory, address=address, **named)
 
 
+@pytest.mark.usefixtures("no_worker_is_hopeless")
 def test_ten_kills_of_actors_at_random_moments_change_nothing(local_ray, tmp_path):  # noqa: F811
-    rng, kills, is_over = random.Random(7), [], threading.Event()
     with ray_crew(local_ray, 2, tmp_path, cut_every=20) as crew:
-
-        def kill_now_and_then():
-            while len(kills) < 10 and not is_over.wait(rng.uniform(0.0, 1.2)):
-                pid = crew.metrics()[rng.randrange(2)]["pid"]
-                if pid not in kills and kill(pid):
-                    kills.append(pid)
-
-        killer = threading.Thread(target=kill_now_and_then)
-        killer.start()
-        try:
-            n, tickets = 0, []
-            while n < 200 or killer.is_alive():
+        murderer, n, tickets = Murderer(crew, 7), 0, []
+        with murderer.at_work(10, within=1.2) as killing:
+            while n < 200 or killing.is_alive():
                 tickets.append(crew.call(n % 2, "learn", chunk(n)))
                 n += 1
-        finally:
-            is_over.set()
-            killer.join()
         assert crew.results(tickets) == [ROWS * (number // 2 + 1) for number in range(n)]
         states = crew.results(crew.ask_all("whole"))
-        assert len(kills) == 10
+        assert len(murderer.killed) == 10
         assert sum(line["restarts"] for line in crew.metrics()) >= 10
         assert [line["rows"] for line in crew.metrics()] == [ROWS * ((n + 1) // 2), ROWS * (n // 2)]
     assert same_state(states, undisturbed(n, 2))
-    assert not any(is_alive(line["pid"]) for line in crew.metrics())
+    assert are_gone([line["pid"] for line in crew.metrics()])
 
 
 class SelfKiller(SnapshotWorker):
@@ -150,20 +148,23 @@ def test_three_kills_of_the_driver_change_nothing(local_ray, tmp_path):  # noqa:
     command = [sys.executable, __file__, local_ray, str(tmp_path)]
     rng, orphans = random.Random(3), []
     for _ in range(3):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
-            orphans += [int(pid) for pid in driver.stdout.readline().split()]
+        with Driver(command, stderr=subprocess.DEVNULL) as driver:
+            orphans += map(int, driver.step())
+            driver.let_on()
             for _ in range(rng.randrange(10, 60)):
-                assert driver.stdout.readline().strip().isdecimal()
+                driver.step()
+                driver.let_on()
+            driver.let_on(rng.randrange(12))
             time.sleep(rng.uniform(0, 0.05))
             driver.kill()
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    assert int(done.stdout.split()[-1]) == DRIVER_OPERATIONS
+    with Driver(command) as driver:
+        assert int(driver.to_its_end().split()[-1]) == DRIVER_OPERATIONS
     assert snapshots.load(tmp_path / "kept.safetensors").state["resumed"] == 3
     states = snapshots.load(tmp_path / "states.safetensors")
     assert same_state(states, undisturbed(DRIVER_OPERATIONS, 2))
     assert [state["n"] for state in states] == [DRIVER_OPERATIONS // 2 * ROWS] * 2
     assert len(orphans) == 6
-    assert not any(is_alive(pid) for pid in orphans)
+    assert are_gone(orphans)
 
 
 DRIVER_OPERATIONS = 240
@@ -174,7 +175,7 @@ def be_the_driver(address, directory):
     kept = Path(directory, "kept.safetensors")
     found = snapshots.load(kept) if kept.exists() else None
     with ray_crew(address, 2, Path(directory, "crew"), cut_every=7) as crew:
-        print(*(line["pid"] for line in crew.metrics()), flush=True)
+        pause(*(line["pid"] for line in crew.metrics()))
         if found is None:
             at, resumed = 0, 0
             crew.load(0)
@@ -187,10 +188,12 @@ def be_the_driver(address, directory):
             if at % 10 == 0:
                 cut = crew.detach("chain")
                 snapshots.save(Checkpoint(cut, at, at * ROWS, {"resumed": resumed}), kept)
-            print(at, flush=True)
+                crew.confirm(cut)
+            pause(at)
         snapshots.save(crew.results(crew.ask_all("whole")), Path(directory, "states.safetensors"))
 
 
+@pytest.mark.usefixtures("no_worker_is_hopeless")
 def test_workers_spread_over_two_nodes_and_survive_one_of_them(two_nodes, tmp_path):  # noqa: F811
     big = np.asfortranarray(np.random.default_rng(0).normal(size=(100_000, 3)))[::-1000]  # odd layout
     with ray_crew(two_nodes.address, 4, tmp_path) as crew:
@@ -258,7 +261,7 @@ def test_what_does_not_fit_is_refused_at_once_or_after_the_time_that_was_given(l
         started = time.monotonic()
         with pytest.raises(TimeoutError, match=r"worker 0 with .*'num_cpus': 64.* did not start within 2 seconds"):
             ray_crew(local_ray, 1, resources={"num_cpus": 64}, start_seconds=2)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 45  # without the word it would be a minute
         with pytest.raises(ValueError, match=r"resources\['memory'\] is '1GB', expected a number"):
             ray_crew(local_ray, 1, resources={"memory": "1GB"})
         with pytest.raises(TypeError, match="unexpected keyword argument 'sed'"):
@@ -288,7 +291,7 @@ def test_an_operation_that_always_ends_its_worker_ends_the_crew_with_a_word(loca
 
 
 def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_ray, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(room, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(room, "CONNECT_SECONDS", 3.0)
     with socket.socket() as silent, socket.socket() as closed, socket.socket() as other:
         for listener in (silent, closed, other):
             listener.bind(("127.0.0.1", 0))
@@ -298,7 +301,7 @@ def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_r
         answering.start()
         addresses = {
             f"127.0.0.1:{closed.getsockname()[1]}": "Connection refused",
-            f"127.0.0.1:{silent.getsockname()[1]}": "no answer within 1 seconds",
+            f"127.0.0.1:{silent.getsockname()[1]}": "no answer within 3 seconds",
             f"127.0.0.1:{other.getsockname()[1]}": "something else than Ray answers",
             "no-such-host.invalid:6379": "",
         }
@@ -306,7 +309,7 @@ def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_r
             started = time.monotonic()
             with pytest.raises(ConnectionError, match=f"no Ray cluster can be reached at '{address}': .*{reason}"):
                 ray_crew(address)
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 30  # Ray itself would wait for minutes
         answering.join()
     for address in ("ray://127.0.0.1:10001", "127.0.0.1", "host:port"):
         with pytest.raises(ValueError, match=f"address is '{address}', expected 'host:port'"):
@@ -333,10 +336,7 @@ def test_a_ray_of_its_own_is_started_shared_and_ended():
         assert crew.results(crew.call_all("learn", chunk(1))) == [ROWS, ROWS]
         assert ray.get_runtime_context().gcs_address.startswith("127.0.0.2:" if sys.platform == "linux" else "")
     assert not ray.is_initialized()
-    until = time.monotonic() + 20
-    while any(map(is_alive, mine)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not any(map(is_alive, mine))
+    assert are_gone(mine)
 
 
 if __name__ == "__main__":

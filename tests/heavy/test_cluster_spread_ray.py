@@ -1,12 +1,9 @@
 """Learners spread over Ray actors: the model of one process to the last bit, whoever is killed on the way."""
 
-import threading
-import time
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from ray_nodes import kill, local_ray, two_nodes  # noqa: F401 - fixtures
+from ray_nodes import Murderer, local_ray, no_worker_is_hopeless, two_nodes  # noqa: F401 - fixtures
 from river import linear_model, preprocessing
 from sklearn.linear_model import Ridge, SGDRegressor
 
@@ -125,35 +122,25 @@ def test_learners_on_two_nodes_are_those_of_one_process(two_nodes, tmp_path):  #
     assert same_state(home, template)
 
 
+@pytest.mark.usefixtures("no_worker_is_hopeless")
 def test_ten_actors_killed_at_random_moments_change_nothing(local_ray, tmp_path):  # noqa: F811
     X, y = stream(6000)
     plain = booster("chain", STACKS["chain"]())
     starts = range(0, 6000, 100)
     expected = np.concatenate([plain.learn(X[a : a + 100], y[a : a + 100]) for a in starts])
-    dice, killed, killers = np.random.default_rng(1), [], []
-    when = dict.fromkeys(dice.choice(np.arange(1, 60), KILLS, replace=False).tolist())
-
-    def murder(crew, worker, delay):
-        time.sleep(delay)
-        pid = crew.metrics()[worker]["pid"]
-        if kill(pid):
-            killed.append(pid)
-
+    when = set(np.random.default_rng(1).choice(np.arange(1, 60), KILLS, replace=False).tolist())
     options = {"address": local_ray, "directory": tmp_path, "cut_every": 11, "resources": {"num_cpus": 0.5}}
     with SpreadStack(STACKS["chain"](), 2, **options) as stack:
-        divided, said = booster("chain", stack), []
-        for number, start in enumerate(starts):
-            if number in when:  # while this chunk is learned, somewhere between its first message and its last
-                args = [stack.crew, int(dice.integers(2)), dice.uniform(0, 0.03)]
-                killers.append(threading.Thread(target=murder, args=args))
-                killers[-1].start()
+        divided, said, murderer = booster("chain", stack), [], Murderer(stack.crew, 1)
+        for number, start in enumerate(starts):  # while a chunk is learned, between its first message and its last
+            killing = murderer.soon(within=0.03) if number in when else None
             said.append(divided.learn(X[start : start + 100], y[start : start + 100]))
-            for killer in killers:
-                killer.join()
+            if killing is not None:
+                killing.join()
         restarts = sum(worker["restarts"] for worker in stack.crew.metrics())
         home = stack.gather()
         rows = [worker["rows"] for worker in stack.crew.metrics()]
-    assert len(set(killed)) == restarts == KILLS
+    assert restarts >= len(murderer.killed) == KILLS
     assert_array_equal(np.concatenate(said), expected)
     assert same_state(home, plain.stack)
     assert rows[0] == rows[1]

@@ -1,0 +1,155 @@
+"""Runs of models that live on workers: full disks and kills between a cut and its checkpoint, beside a run without."""
+
+import os
+import stat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamboost import SGBRegressor
+from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.cluster import KeyedBooster, ShardedBooster, SpreadBooster, small_regressor
+from streamboost.running import Options, Run
+from streamboost.sources import open_source
+from streamboost.states import same_state
+
+ROWS, CHUNK = 1200, 100
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # who is killed closes no files
+SMALL = {"n_estimators": 4, "max_depth": 3, "memory": 64, "random_state": 0}
+
+
+class Killed(BaseException):
+    """What SIGKILL is to a process."""
+
+
+def keyed(directory):
+    return KeyedBooster("store", small_regressor(**SMALL), workers=2, engine="local", hot=2, directory=directory)
+
+
+def sharded(directory):
+    return ShardedBooster(SGBRegressor(**SMALL), workers=2, engine="local", directory=directory)
+
+
+def spread(directory):
+    template = SGBRegressor(learner="linear", n_estimators=4, semantics="minibatch", random_state=0)
+    return SpreadBooster(template, workers=2, engine="local", directory=directory)
+
+
+STATES = {
+    keyed: lambda model: [(model.key_rows(key), model.model_of(key)) for key in list(model.keys())],
+    sharded: lambda model: [model.shard(k) for k in range(2)],
+    spread: lambda model: model.gather(),
+}
+shapes = pytest.mark.parametrize("make", STATES)
+
+
+@pytest.fixture
+def file(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(ROWS, 2))
+    store = rng.choice(["Bonn", "Graz", "Rome"], ROWS)
+    y = X[:, 0] * X[:, 1] + (store == "Graz") + 0.1 * rng.normal(size=ROWS)
+    pq.write_table(pa.table({"store": store, "a": X[:, 0], "b": X[:, 1], "y": y}), tmp_path / "rows.parquet")
+    return tmp_path / "rows.parquet"
+
+
+def go(make, file, name):
+    """Run, or go on with, the whole file, a checkpoint after every chunk; return what the workers hold at the end."""
+    where = file.parent / name
+    ignored = () if make is keyed else ("store",)
+    options = Options(
+        "y", "regression", chunk=CHUNK, every=300, checkpoint_rows=1, predictions=f"{where}.csv", ignore=ignored
+    )
+    with make(where / "crew") as model, Run(open_source(file), model, options, where, resume=True) as run:
+        list(run.reports())
+        return STATES[make](model)
+
+
+class Fate:
+    """Says what becomes of each checkpoint of a run on its way to disk."""
+
+    def __init__(self, patch, where):
+        self.coming, self.is_dead, self.is_broken = [], False, False
+        save, fsync = CheckpointStore.save, os.fsync
+
+        def save_or_not(store, checkpoint):
+            if store.directory != where:
+                return save(store, checkpoint)  # a crew's
+            coming = self.coming.pop(0) if self.coming else "saved"
+            if coming == "full":
+                raise OSError(28, "No space left on device")
+            if coming == "killed":
+                self.is_dead = True
+                raise Killed
+            self.is_broken = coming == "in its place, then an error"
+            try:
+                path = save(store, checkpoint)
+            finally:
+                self.is_broken = False
+            if coming == "saved, then killed":
+                self.is_dead = True
+                raise Killed
+            return path
+
+        def fsync_or_not(descriptor):
+            if self.is_broken and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(5, "Input/output error")
+            fsync(descriptor)
+
+        patch.setattr(CheckpointStore, "save", save_or_not)
+        patch.setattr(os, "fsync", fsync_or_not)
+        for cls in (KeyedBooster, ShardedBooster, SpreadBooster):
+            patch.setattr(cls, "detach", self._unless_dead(cls.detach))
+
+    def _unless_dead(self, detach):
+        def detach_or_not(model):
+            if self.is_dead:  # no last checkpoint for it
+                raise Killed
+            return detach(model)
+
+        return detach_or_not
+
+    def begins(self, *coming):
+        """Another process, and what it will meet with; nothing after that."""
+        self.coming, self.is_dead = list(coming), False
+
+
+def check_same(make, file):
+    """The run goes on undisturbed, and comes to the end of one that always was."""
+    resumed, straight = go(make, file, "disturbed"), go(make, file, "straight")
+    assert same_state(resumed, straight)
+    where = file.parent
+    assert read_latest(where / "disturbed").rows == read_latest(where / "straight").rows == ROWS
+    assert (where / "disturbed.csv").read_bytes() == (where / "straight.csv").read_bytes()
+
+
+@shapes
+@pytest.mark.parametrize("last", ["saved", "in its place, then an error"])
+def test_a_run_whose_checkpoints_fail_three_times_before_it_is_killed_goes_on_from_the_last_one(
+    make, last, file, tmp_path, monkeypatch
+):
+    fate = Fate(monkeypatch, tmp_path / "disturbed")
+    fate.begins("saved", "saved", "saved", last, "full", "full", "full", "killed")
+    with pytest.raises(Killed):
+        go(make, file, "disturbed")
+    assert read_latest(tmp_path / "disturbed").rows == 3 * CHUNK  # the first checkpoint comes before the first row
+    fate.begins()
+    check_same(make, file)
+
+
+@shapes
+@pytest.mark.parametrize("n_saved", [1, 4])
+@pytest.mark.parametrize("between", [[], ["full"]])
+def test_a_run_killed_again_and_again_between_a_cut_and_its_checkpoint_goes_on_from_the_last_one(
+    make, n_saved, between, file, tmp_path, monkeypatch
+):
+    fate = Fate(monkeypatch, tmp_path / "disturbed")
+    for coming in (["saved"] * (n_saved - 1) + ["saved, then killed"], [*between, "killed"], [*between, "killed"]):
+        fate.begins(*coming)
+        with pytest.raises(Killed):
+            go(make, file, "disturbed")
+        assert read_latest(tmp_path / "disturbed").rows == CHUNK * (n_saved - 1)
+    fate.begins()
+    check_same(make, file)
