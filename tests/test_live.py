@@ -1,6 +1,7 @@
 """Any order of requests, crashes and delays: the model is the one that a plain loop over the same rows would make."""
 
 import itertools
+import json
 import logging
 import math
 import os
@@ -22,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.live import LiveModel
+from streamboost.live import LiveModel, NotTogether
 from streamboost.metric_base import Probabilities
 from streamboost.states import same_state
 
@@ -612,6 +613,67 @@ def test_repeated_requests_are_answered_with_the_same_figures_also_after_a_resta
     with pytest.raises(ValueError, match=r"id 'r' is that of an earlier request to learn\. Give each"):
         live.label(["k"], [1.0], id="r")
     live.close()
+
+
+def requests_with_bad_rows(n, make_target):
+    """Tables of many sizes with targets missing here and there, one of them everywhere; every second has an id."""
+    rng = np.random.default_rng(3)
+    tables = []
+    for number in range(n):
+        table = rows_of(int(rng.integers(1, 30)), seed=number)
+        X, y = columns_of(table)
+        is_bad = np.ones(len(y), bool) if number == 4 else rng.random(len(y)) < 0.15
+        tables.append(X.append_column("target", pa.array(make_target(y), mask=is_bad)))
+    return tables, [f"request {number}" if number % 2 else None for number in range(n)]
+
+
+def brief(learned):
+    arrays = learned.y.tolist(), learned.predictions.tolist(), learned.answers.known.tolist(), learned.good.tolist()
+    return *arrays, learned.rows, learned.quarantined, learned.repeated, learned.reasons
+
+
+@pytest.mark.parametrize(
+    ("make", "make_target"), [(regressor, lambda y: y), (classifier, lambda y: np.where(y > 0, "up", "down"))]
+)
+def test_requests_learned_together_are_answered_and_learned_as_one_after_the_other(tmp_path, make, make_target):
+    tables, ids = requests_with_bad_rows(12, make_target)
+    one, all_ = (LiveModel(tmp_path / name, make(), checkpoint_every=100) for name in ("one", "all"))
+    alone = [one.learn(table, id=id) for table, id in zip(tables, ids, strict=True)]
+    together = []
+    for start in range(0, 12, 4):
+        together += all_.learn_together(tables[start : start + 4], ids[start : start + 4])
+    assert [*map(brief, together)] == [*map(brief, alone)]
+    assert sum(learned.quarantined for learned in together) == all_.n_quarantined > 10
+    assert (all_.rows, all_.n_quarantined) == (one.rows, one.n_quarantined)
+    assert same_state(all_.model, one.model)
+    assert all_.learn(tables[5], id=ids[5])[:3] == (alone[5].rows, alone[5].quarantined, True)
+    texts = [(live.directory / "quarantine.jsonl").read_text().splitlines() for live in (one, all_)]
+    seen, expected = ([(json.loads(line)["row"], json.loads(line)["text"]) for line in lines] for lines in texts)
+    assert seen == expected
+    copied = crash(all_, tmp_path)
+    with LiveModel(copied) as again:
+        assert same_state(again.model, one.model)
+    one.close()
+
+
+def test_what_cannot_be_learned_together_is_said_so_before_anything_changes(tmp_path):
+    with LiveModel(tmp_path, regressor()) as live:
+        live.learn(rows_of(50), id="known")
+        before, counts = snapshots.pack(live.model), (live.rows, live.journal_length, live.n_quarantined)
+        strange = pa.table({"a": ["text"], "b": ["x"], "target": [1.0]})
+        huge = pa.table({"a": [1.0], "b": ["x"], "target": [1e200]})
+        for tables, ids in (
+            ([rows_of(2), rows_of(3)], ["new", "known"]),
+            ([rows_of(2), rows_of(3)], ["twice", "twice"]),
+            ([rows_of(2), strange], [None, None]),
+            ([strange, strange], [None, None]),
+            ([rows_of(2), rows_of(2, target="other")], [None, None]),
+        ):
+            with pytest.raises(NotTogether):
+                live.learn_together(tables, ids)
+            assert (live.rows, live.journal_length, live.n_quarantined) == counts
+            assert snapshots.pack(live.model) == before
+        assert [learned.rows for learned in live.learn_together([rows_of(2), huge], [None, "new"])] == [2, 0]
 
 
 def test_rows_that_are_sent_again_with_their_id_do_not_wait_again(tmp_path):

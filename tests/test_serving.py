@@ -679,6 +679,72 @@ def test_a_copy_is_gone_when_nobody_predicts_with_it_any_more_and_needs_no_colle
             gc.enable()
 
 
+def test_the_writer_does_what_waits_together_but_never_past_something_else_or_too_many_rows():
+    done = []
+
+    def together(given):
+        done.append(list(given))
+        return [ValueError("not this one") if one == "bad" else one.upper() for one in given]
+
+    writer = Writer(SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0), together)
+    jobs = [writer.submit_together(name, 300) for name in ("a", "bad", "c", "d")]  # the fourth is too many
+    alone = writer.submit(lambda: done.append("alone"))
+    jobs += [writer.submit_together(name, n) for name, n in (("e", 5000), ("f", 1), ("g", 1))]
+    cancelled = writer.submit_together("nobody waits for it", 1)
+    assert cancelled.cancel()
+    assert writer.n_waiting == 9
+    writer.start()
+    writer.stop()
+    assert done == [["a", "bad", "c"], ["d"], "alone", ["e"], ["f", "g"]]
+    assert alone.done()
+    assert [job.result() for job in jobs if job is not jobs[1]] == ["A", "C", "D", "E", "F", "G"]
+    with pytest.raises(ValueError, match="not this one"):
+        jobs[1].result()
+
+
+def test_requests_that_wait_are_learned_together_and_a_bad_one_among_them_is_refused_alone(regression):
+    rows = friedman(200)
+    live, held, entered, groups = regression.live, threading.Event(), threading.Event(), []
+    learn, learn_together = live.learn, live.learn_together
+
+    def slow(table, **more):
+        entered.set()
+        assert held.wait(20)
+        return learn(table, **more)
+
+    def watched(tables, ids):
+        learned = learn_together(tables, ids)
+        groups.append(len(tables))
+        return learned
+
+    live.learn, live.learn_together = slow, watched
+    bodies = [{"rows": rows[i : i + 20], "id": f"rows {i}"} for i in range(0, 200, 20)]
+    bodies[4] = {"rows": [{**rows[0], "x0": "text"}]}  # in a column of numbers
+    bodies[6]["rows"] = [{**row, "x0": int(10 * row["x0"])} for row in bodies[6]["rows"]]  # which are numbers as well
+    answers = [None] * len(bodies)
+
+    def send(i):
+        answers[i] = regression.post("/learn", json=bodies[i])
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(len(bodies))]
+    for i, thread in enumerate(threads):
+        thread.start()
+        assert entered.wait(20)
+        wait_for(lambda i=i: f"streamboost_queue_length {float(i)}" in regression.get("/metrics").text)  # in this order
+    held.set()
+    for thread in threads:
+        thread.join()
+    assert [answer.status_code for answer in answers] == [200] * 4 + [422] + [200] * 5
+    assert "text" in answers[4].json()["error"]
+    assert all(answer.json()["learned"] == 20 for answer in answers if answer.status_code == 200)
+    good = [row for i, body in enumerate(bodies) if i != 4 for row in body["rows"]]
+    X = pa.Table.from_pylist([{name: float(value) for name, value in row.items()} for row in good])
+    expected = SGBRegressor(**SMALL)
+    expected.learn(X.drop_columns(["y"]), X["y"].to_numpy())
+    assert same_as(live.model) == same_as(expected)
+    assert groups == [2, 3], "those next to each other that are alike"
+
+
 def test_copies_take_no_more_than_their_share_of_the_writers_time(tmp_path):
     """The clock is told what copying costs: of a busy writer's time a twentieth is spent on it, or one a second."""
     for cost, most in ((0.01, 0.05), (0.5, 0.5)):

@@ -248,7 +248,7 @@ def _disconnect(ray: Any) -> None:
 
 def _start_ray(ray: Any, own: Mapping[str, Any]) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # else they give way to all there is, and may take a minute to start
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else they give way to all else, for minutes
     more = {"_node_ip_address": LOOPBACK} if sys.platform == "linux" else {}
     _init(ray, address="local", include_dashboard=False, object_store_memory=STORE_BYTES, **own, **more)
 

@@ -13,6 +13,7 @@ before they enter, so the clock plays no part in this.
 """
 
 from streamboost.live.learner import Lesson
-from streamboost.live.model import Labelled, Learned, LiveModel
+from streamboost.live.model import LiveModel
+from streamboost.live.outcomes import Labelled, Learned, NotTogether
 
-__all__ = ["Labelled", "Learned", "Lesson", "LiveModel"]
+__all__ = ["Labelled", "Learned", "Lesson", "LiveModel", "NotTogether"]

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from streamboost.dashboard import Feed, routes
-from streamboost.live import LiveModel
+from streamboost.live import LiveModel, NotTogether
 from streamboost.metric_base import Probabilities
 from streamboost.serving import arrow_bodies, bodies
 from streamboost.serving.answers import Answers, answer, arrow_answer, as_arrow, as_json, no_answers, predict
@@ -31,7 +31,7 @@ from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.bodies import JSON_TYPE, Held, read_body
 from streamboost.serving.doors import Doors
 from streamboost.serving.gate import Gate
-from streamboost.serving.learning import Learning
+from streamboost.serving.learning import Given, Learning
 from streamboost.serving.openapi import document
 from streamboost.serving.refusals import Limits, Refused
 from streamboost.serving.scoring import ScoreKeeper
@@ -110,7 +110,7 @@ class ModelServer:
         self.live, self.feed, self.limits = live, feed, limits
         self.held = Held(limits.held_bytes)
         self.doors = Doors(tokens, limits, self.held)
-        self.writer = Writer(live, waiting=limits.waiting)
+        self.writer = Writer(live, self._learn_together, waiting=limits.waiting)
         self.telling = Telling(live, self.writer, keeper, self.held, feed, document(limits, tokens is not None))
         self.learning = Learning(live, limits, self.telling.gauges)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
@@ -211,26 +211,50 @@ class ModelServer:
 
     async def learn(self, request: Request) -> Response:
         """Learn rows."""
-        return await self._write(request, self.learning.rows_to_learn, self.learning.learn)
+        media_type = _media_type(request)
+        return await self._write(
+            request,
+            lambda body: self.learning.rows_to_learn(request, media_type, body),
+            lambda given: self.writer.submit_together(given, given.rows.num_rows),
+        )
 
     async def label(self, request: Request) -> Response:
         """Take labels of rows that were predicted with a key."""
-        return await self._write(request, self.learning.labels_to_take, self.learning.label)
+        media_type = _media_type(request)
+        return await self._write(
+            request,
+            lambda body: self.learning.labels_to_take(request, media_type, body),
+            lambda given: self.writer.submit(lambda: _writing(lambda: self.learning.label(given))),
+        )
 
     async def _write(
         self,
         request: Request,
-        read: Callable[[Request, str, bytes], Any],
-        change: Callable[[Any], dict[str, Any]],
+        read: Callable[[bytes], Given],
+        submit: Callable[[Given], Future[dict[str, Any]]],
     ) -> Response:
-        media_type = _media_type(request)
         body = await read_body(request, self.limits, self.held)
         try:
-            given = await self._call(len(body) <= SMALL_BYTES, lambda: read(request, media_type, body))
-            done = self.writer.submit(lambda: _writing(lambda: change(given)))
-            return answer(await asyncio.wrap_future(done))
+            given = await self._call(len(body) <= SMALL_BYTES, lambda: read(body))
+            return answer(await asyncio.wrap_future(submit(given)))
         finally:
             self.held.give_back(len(body))
+
+    def _learn_together(self, given: Sequence[Given]) -> list[dict[str, Any] | Exception]:
+        """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
+        if len(given) == 1:
+            return [self._learn_alone(given[0])]
+        try:
+            return [*_writing(lambda: self.learning.learn_together(given))]
+        except NotTogether:
+            half = len(given) // 2
+            return self._learn_together(given[:half]) + self._learn_together(given[half:])
+
+    def _learn_alone(self, given: Given) -> dict[str, Any] | Exception:
+        try:
+            return _writing(lambda: self.learning.learn(given))
+        except Exception as error:
+            return error
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""

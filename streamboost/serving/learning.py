@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from starlette.requests import Request
 
 from streamboost.estimators import SGBClassifier
-from streamboost.live import LiveModel
+from streamboost.live import Learned, LiveModel, NotTogether
 from streamboost.serving import arrow_bodies, bodies
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.bodies import Labels
@@ -68,7 +70,26 @@ class Learning:
     def learn(self, given: Given) -> dict[str, Any]:
         """Learn rows; return the answer."""
         self._check_growth(given.rows)
-        learned = self.live.learn(given.rows, id=given.id)
+        return self._answer(self.live.learn(given.rows, id=given.id))
+
+    def learn_together(self, given: Sequence[Given]) -> list[dict[str, Any]]:
+        """Learn the rows of several requests as one; return their answers.
+
+        Raises
+        ------
+        NotTogether
+            If that cannot be, or some would be refused; nothing was changed.
+        """
+        tables = [one.rows for one in given]
+        if not all(table.schema.equals(tables[0].schema) for table in tables):
+            raise NotTogether("their columns differ")
+        try:
+            self._check_growth(pa.concat_tables(tables))
+        except Refused as refusal:
+            raise NotTogether(str(refusal)) from refusal
+        return [self._answer(learned) for learned in self.live.learn_together(tables, [one.id for one in given])]
+
+    def _answer(self, learned: Learned) -> dict[str, Any]:
         if not learned.repeated:
             self.gauges.learned.inc(learned.rows)
             self.gauges.quarantined.inc(learned.quarantined)

@@ -8,6 +8,7 @@
 
 A copy is made by the writer between two requests, so it is the model after some request and never half of one; once
 published it is never changed. Whoever predicts takes the newest with one look at an attribute, and waits for nobody.
+Requests that have come to wait may be done together, which costs less: the longer the queue, the faster it goes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ SHARE = 0.05  # of the writer's time that copying may take
 STALEST = 1.0  # seconds, after which a copy is made whatever it costs
 NICENESS = 10  # of the writer
 PAUSE = 1.0  # seconds between two looks at what has expired
+TOGETHER = 1000  # rows of requests that are done as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
 logger = logging.getLogger(__name__)
 
@@ -70,8 +72,10 @@ class Published:
 
 
 class _Job(NamedTuple):
-    work: Callable[[], Any]
+    work: Callable[[], Any] | None  # None for what may be done together with others
     done: Future[Any]
+    given: Any = None
+    n_rows: int = 0
 
 
 class Writer:
@@ -80,6 +84,9 @@ class Writer:
     Parameters
     ----------
     live : LiveModel
+    together : callable, optional
+        Given a list of what requests brought, does them all in their order, and returns a result or an exception for
+        each.
     waiting : int
         Requests that may wait; more are refused.
     clock : callable
@@ -101,12 +108,20 @@ class Writer:
     >>> writer.stop()
     """
 
-    def __init__(self, live: Any, *, waiting: int = 256, clock: Callable[[], float] = time.monotonic) -> None:
-        self.live = live
+    def __init__(
+        self,
+        live: Any,
+        together: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+        *,
+        waiting: int = 256,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.live, self.together = live, together
         self.clock = clock
         self.published = self._copy(0)
         self.failure: str | None = None  # of what nobody waits for, such as expiry
         self._jobs: queue.Queue[_Job | None] = queue.Queue(waiting)
+        self._taken: list[_Job | None] = []  # from the queue, but not fit to be done with those before it
         self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
         self._taking = threading.Lock()
         self._stopping = False
@@ -128,7 +143,13 @@ class Writer:
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
         """Have something done by the writer; refuse if too much is waiting already."""
-        job = _Job(work, Future())
+        return self._put(_Job(work, Future()))
+
+    def submit_together(self, given: Any, n_rows: int) -> Future[Any]:
+        """Have what a request brought done, by itself or with others that wait."""
+        return self._put(_Job(None, Future(), given, n_rows))
+
+    def _put(self, job: _Job) -> Future[Any]:
         with self._taking:
             if self._stopping:
                 raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
@@ -148,7 +169,7 @@ class Writer:
     @property
     def n_waiting(self) -> int:
         """Requests in the queue."""
-        return self._jobs.qsize()
+        return self._jobs.qsize() + len(self._taken)
 
     # In the writer's thread.
 
@@ -156,13 +177,13 @@ class Writer:
         _step_back()
         while True:
             try:
-                job = self._jobs.get(timeout=self._patience())
+                job = self._taken.pop() if self._taken else self._jobs.get(timeout=self._patience())
             except queue.Empty:
                 pass
             else:
                 if job is None:
                     break
-                self._do(job)
+                self._do(self._with_others(job))
             self._expire()
             if self._is_copy_due():
                 self._publish()
@@ -176,16 +197,42 @@ class Writer:
             wake = min(wake, max(self._due, now))
         return max(wake - now, 0.0)
 
-    def _do(self, job: _Job) -> None:
-        if not job.done.set_running_or_notify_cancel():
-            return  # whoever asked has been told already that nothing was taken
+    def _with_others(self, job: _Job) -> list[_Job]:
+        """A job, and those that wait right behind it and may be done together with it."""
+        jobs, n_rows = [job], job.n_rows
+        while job.work is None and n_rows < TOGETHER:
+            try:
+                other = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if other is None or other.work is not None or n_rows + other.n_rows > TOGETHER:
+                self._taken.append(other)
+                break
+            jobs.append(other)
+            n_rows += other.n_rows
+        return jobs
+
+    def _do(self, jobs: list[_Job]) -> None:
+        jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]  # else nobody waits for it any more
+        if not jobs:
+            return
         try:
-            result = job.work()
+            results = self._work(jobs)
         except BaseException as error:
-            job.done.set_exception(error)
-        else:
+            results = [error] * len(jobs)
+        if not all(isinstance(result, BaseException) for result in results):
             self._note_change()
-            job.done.set_result(result)
+        for job, result in zip(jobs, results, strict=True):
+            if isinstance(result, BaseException):
+                job.done.set_exception(result)
+            else:
+                job.done.set_result(result)
+
+    def _work(self, jobs: list[_Job]) -> Sequence[Any]:
+        if jobs[0].work is not None:
+            return [jobs[0].work()]
+        assert self.together is not None
+        return self.together([job.given for job in jobs])
 
     def _expire(self) -> None:
         if self.clock() - self._looked < PAUSE:
