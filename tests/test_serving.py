@@ -250,23 +250,24 @@ def test_a_flood_of_expired_rows_is_learned_bit_by_bit_with_requests_in_between(
     )
     live.remember([f"key {i}" for i in range(2200)], pa.table({"x0": np.linspace(0, 1, 2200)}))
     now[0] = 61.0
-    seen, expire = [], live.expire
+    seen, expire, asked = [], live.expire, threading.Event()
 
     def watched(**limits):
-        seen.append(limits)
-        return expire(**limits)
+        seen.append(expire(**limits))
+        assert asked.wait(20)
+        return seen[-1]
 
     live.expire = watched
     writer = Writer(live)
     writer.start()
     wait_for(lambda: live.rows > 0)
-    writer.submit(lambda: seen.append("a request")).result(20)
+    done = writer.submit(lambda: seen.append("a request"))
+    asked.set()
+    done.result(20)
     wait_for(lambda: live.rows == 2200)
     writer.stop()
     live.close()
-    assert "a request" in seen[:-1]
-    assert all(limits["limit"] <= 500 for limits in seen if limits != "a request")
-    assert len(seen) >= 6
+    assert seen[:6] == [500, "a request", 500, 500, 500, 200]
 
 
 def test_an_early_label_is_learned_when_its_row_comes_without_another_request(regression):
