@@ -17,7 +17,7 @@ test: $(VENV)/.ready        ## all tests and doctests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: $(ALL)/.ready brokers  ## besides: what needs torch, JAX, a broker or a browser
-	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy
+	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/test_messages.py
 
 brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing
 	sh tests/heavy/servers.sh
