@@ -118,7 +118,7 @@ def keep(options: argparse.Namespace, name: str, figures: dict[str, Any]) -> Pat
     folder: Path = options.results or (streams.CACHE / "quick" if options.quick else RESULTS.parent)
     folder.mkdir(parents=True, exist_ok=True)
     versions = {"python": sys.version.split()[0], "source": prequential.source_digest()}
-    for package in ("streamboost", "numpy", "numba", "river", "lightgbm", "capymoa"):
+    for package in ("streamboost", "numpy", "numba", "river", "lightgbm", "capymoa", "ray"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from river import linear_model, preprocessing
 from sklearn.base import clone
 from sklearn.linear_model import Ridge, SGDRegressor
 from sklearn.tree import ExtraTreeRegressor
+from small_learners import nearest, river_line
 
 from streamboost import Booster, SGBClassifier, SGBRegressor, load, net_native, testing
 from streamboost.bases import Constant
@@ -36,16 +36,6 @@ from streamboost.testing.stack_checks import StackCase
 
 N = 7
 COMPILED = net_native.suits
-
-
-def nearest(X, target, weight):
-    """The target of the nearest remembered row."""
-    known = np.nan_to_num(X)
-    return lambda X: target[((np.nan_to_num(X)[:, None] - known) ** 2).sum(axis=2).argmin(axis=1)]
-
-
-def river_line():
-    return preprocessing.StandardScaler() | linear_model.LinearRegression()
 
 
 STACKS = {

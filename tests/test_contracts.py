@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from river import linear_model, preprocessing
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDRegressor
 from sklearn.tree import ExtraTreeRegressor
+from small_learners import nearest, river_line
 
 from streamboost import descents, links, losses, testing
 from streamboost.bases import Constant, Frozen, Linear
@@ -28,16 +28,6 @@ def named(check):
 
 
 # Stacks
-
-
-def nearest(X, target, weight):
-    """The target of the nearest remembered row."""
-    known = np.nan_to_num(X)
-    return lambda X: target[((np.nan_to_num(X)[:, None] - known) ** 2).sum(axis=2).argmin(axis=1)]
-
-
-def river_line():
-    return preprocessing.StandardScaler() | linear_model.LinearRegression()
 
 
 STACKS = {
