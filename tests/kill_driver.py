@@ -1,8 +1,9 @@
 """Run a command in a child, kill it with SIGKILL at a random moment, resume it, and so on until it comes to its end.
 
 ``python kill_driver.py SEED MOST COMMAND...`` prints how often it killed. A child is killed soon after its start, or a
-moment after it has written 1 to MOST checkpoints, so that there are many kills on a fast machine as on a slow one. It
-is forked from a process that has everything imported and compiled: it dies at work and not while it starts.
+moment after it has written 1 to MOST checkpoints. It does not finish another one before: where it would, it waits for
+its end, so that there are as many kills when this process is kept from running for a while. It is forked from a process
+that has everything imported and compiled: it dies at work and not while it starts.
 """
 
 import os
@@ -14,9 +15,25 @@ import time
 from pathlib import Path
 
 
+def number(path: Path) -> int:
+    """The number of a checkpoint, 0 for other files."""
+    return int(path.name[11:19]) if path.match("checkpoint-*.safetensors") else 0
+
+
 def newest(directory: Path) -> int:
     """The number of the newest checkpoint."""
-    return max((int(path.name[11:19]) for path in directory.glob("checkpoint-*.safetensors")), default=0)
+    return max(map(number, directory.glob("*")), default=0)
+
+
+def stay_within(goal: int) -> None:
+    """Let no checkpoint after the goal come into being: wait for the end instead."""
+
+    def wait(event: str, args: tuple) -> None:
+        if event == "os.rename" and number(Path(os.fsdecode(args[1]))) > goal:
+            time.sleep(100)
+            os._exit(3)
+
+    sys.addaudithook(wait)
 
 
 def main(seed: int, most: int, words: list[str]) -> int:
@@ -31,6 +48,7 @@ def main(seed: int, most: int, words: list[str]) -> int:
         goal = newest(directory) + rng.randint(0, most)
         child = os.fork()
         if child == 0:
+            stay_within(goal)
             os._exit(command(words))
         ends = time.monotonic() + (rng.uniform(0.02, 0.3) if newest(directory) >= goal else 60.0)
         while True:

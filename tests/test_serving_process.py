@@ -108,7 +108,10 @@ def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path):
                 while answered < len(todo):
                     path, body = todo[answered]
                     if answered == last:
-                        threading.Timer(rng.uniform(0.0, 0.02), server.process.kill).start()
+                        killer = threading.Timer(rng.uniform(0.0, 0.02), server.process.kill)
+                        killer.start()
+                    elif answered == last + 5:
+                        killer.join()  # it is late: the kills have to be spread over the requests
                     try:
                         answer = client.post(path, json=body)
                     except httpx.TransportError:
