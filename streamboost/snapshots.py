@@ -169,6 +169,8 @@ class _Writer:
 
 def _write_scalar(value: object) -> Json:
     """A scalar as it stands in JSON, or {tag: text} where JSON has nothing for it."""
+    if type(value) is str and value.isascii():  # most are
+        return value
     if isinstance(value, (np.str_, np.bytes_)):  # item() and arrays drop zeros at the end
         return {"numpy": _write_scalar(str.__str__(value) if isinstance(value, str) else bytes(value))}
     if isinstance(value, np.generic):

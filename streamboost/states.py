@@ -10,6 +10,7 @@ and without running any of their methods.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import pickle
 import struct
@@ -38,6 +39,7 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
     SeedSequence: ("entropy", "spawn_key", "pool_size", "n_children_spawned"),
     **dict.fromkeys(BIT_GENERATORS.values(), ("state", "seed_seq")),
 }
+_slots_of: dict[type, dict[str, MemberDescriptorType]] = {}
 
 
 def flatten(model: object) -> dict[str, object]:
@@ -175,13 +177,15 @@ def _new_object(cls: type[Any], names: list[Any], values: list[Any]) -> Any:
 
 def _slots(cls: type) -> dict[str, MemberDescriptorType]:
     """The slots of a class that are state."""
-    return {
-        name: member
-        for base in cls.__mro__
-        if "__dict__" not in vars(base).get("__slots__", ())
-        for name, member in vars(base).items()
-        if isinstance(member, MemberDescriptorType)
-    }
+    if cls not in _slots_of:
+        _slots_of[cls] = {
+            name: member
+            for base in cls.__mro__
+            if "__dict__" not in vars(base).get("__slots__", ())
+            for name, member in vars(base).items()
+            if isinstance(member, MemberDescriptorType)
+        }
+    return _slots_of[cls]
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -201,6 +205,7 @@ def _class_name(cls: type) -> str | None:
     return name
 
 
+@functools.cache
 def _find_class(name: str) -> type:
     """Find a class by ``module:name``, among those that streamboost itself defines."""
     module, _, qualname = name.partition(":")

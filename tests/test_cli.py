@@ -18,7 +18,7 @@ import pytest
 from streamboost import SGBRegressor, load
 from streamboost.checkpoints import read_latest
 from streamboost.cli import main
-from streamboost.cluster import KeyedBooster
+from streamboost.cluster import KeyedBooster, SpreadBooster
 from streamboost.cluster.key_models import small_regressor
 from streamboost.states import same_state
 
@@ -307,7 +307,11 @@ def test_a_run_by_keys_is_resumed_and_equals_a_model_for_each_key(rows, tmp_path
             bare.learn(own.select(["x", "z"]), own["price"].to_numpy())
             X = own.select(["x", "z"])
             assert np.array_equal(booster.model_of(city).predict(X), bare.predict(X))
-    code, error = refused(capsys, "inspect", tmp_path / "m")
+    code, about = said(capsys, "inspect", tmp_path / "m")
+    assert code == 0
+    assert (about["kind"], about["rows"], about["workers"]) == ("keyed", 500, 2)
+    assert about["metrics"] == summary["metrics"]
+    code, error = refused(capsys, "predict", tmp_path / "rows.parquet", "--model", tmp_path / "m")
     assert code == 2
     assert "lives on 2 workers" in error
 
@@ -315,4 +319,37 @@ def test_a_run_by_keys_is_resumed_and_equals_a_model_for_each_key(rows, tmp_path
 def test_workers_need_something_to_do(rows, tmp_path, capsys):
     code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "price", "--workers", 2)
     assert code == 2
-    assert "neither --key COL nor --shards" in error
+    assert "neither --key COL nor --shards nor --spread" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--shards", "--spread"], "--shards and --spread are given, expected one of them"),
+        (["--key", "city", "--spread"], "--key and --spread are given"),
+        (["--spread", "--start-from", "m"], "only a new model can be spread"),
+    ],
+)
+def test_shapes_that_do_not_go_together_are_refused(rows, tmp_path, capsys, words, reason):
+    code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", *words)
+    assert code == 2
+    assert reason in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_spread_run_is_resumed_and_equals_one_plain_model(rows, tmp_path, capsys):
+    words = ["run", tmp_path / "rows.parquet", "--target", "price", "--model", tmp_path / "m", "--spread"]
+    words += ["--option", "learner=mlp", "--option", "n_estimators=40"]
+    for _ in range(3):
+        code, summary = said(capsys, *words, "--max-rows", 200, "--resume")
+        assert code == 0, summary
+    assert summary["rows"] == 500
+    same = {"learner": "mlp", "n_estimators": 40, "semantics": "minibatch", "new_columns": "grow", "random_state": 0}
+    plain = SGBRegressor(**same)
+    for start in (0, 200, 400):
+        part = rows.slice(start, 200)
+        plain.learn(part.drop_columns(["price"]), part["price"].to_numpy())
+    with SpreadBooster(SGBRegressor(**same), engine="local", directory=tmp_path / "m" / "cluster") as spread:
+        spread.attach(read_latest(tmp_path / "m").model)
+        X = rows.drop_columns(["price"])
+        assert np.array_equal(spread.gather().predict(X), plain.predict(X))

@@ -123,7 +123,8 @@ def inspect(
     """Say what a model is: its size, its columns, whom it trusts, how good its learners are, what happened to it."""
     with asked():
         found = _load(model)
-        about = describe(load_model(model))
+        on_workers = isinstance(found, Checkpoint) and isinstance(found.model, Cut)
+        about = _describe_cut(found) if on_workers else describe(load_model(model))
     if isinstance(found, Checkpoint):
         about["checkpoint"] = {"rows": found.rows, "position": found.position, "bad_rows": found.state.get("n_bad", 0)}
         book = found.state.get("book")
@@ -132,7 +133,17 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(about, default=str))
         return
-    _print_model(Console(), about, str(model))
+    if on_workers:
+        print_pairs(Console(), str(model), [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")])
+        _print_metrics(Console(), about)
+    else:
+        _print_model(Console(), about, str(model))
+
+
+def _describe_cut(found: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint tells of a model that lives on workers: what the workers have stays where it is."""
+    cut = found.model
+    return {"kind": cut.kind, "rows": found.rows, "workers": cut.n_workers, "files": cut.directory}
 
 
 def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
@@ -147,9 +158,7 @@ def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
     if about["classes"] is not None:
         facts.append(("classes", ", ".join(map(str, about["classes"]))))
     print_pairs(console, name, facts)
-    if metrics := about.get("metrics"):
-        rows = [(key, number(value["running"]), number(value["windowed"])) for key, value in metrics.items()]
-        print_pairs(console, "Prequential metrics", rows, ("metric", "all rows", "latest rows"))
+    _print_metrics(console, about)
     if memories := about.get("memories"):
         lines = [
             (
@@ -167,6 +176,12 @@ def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
     if events := about.get("events"):
         rows = [(f"{event['row']:,}", event["kind"], event["detail"]) for event in events[-20:]]
         print_pairs(console, f"Events (the latest of {len(events)})", rows, ("row", "kind", "detail"))
+
+
+def _print_metrics(console: Console, about: dict[str, Any]) -> None:
+    if metrics := about.get("metrics"):
+        rows = [(key, number(value["running"]), number(value["windowed"])) for key, value in metrics.items()]
+        print_pairs(console, "Prequential metrics", rows, ("metric", "all rows", "latest rows"))
 
 
 def _edges(edges: list[float | None]) -> str:

@@ -80,7 +80,10 @@ def run(
     shards: Annotated[
         bool, typer.Option("--shards", help="Let each of --workers learn a share of the rows, and ask all of them.")
     ] = False,
-    workers: Annotated[int | None, typer.Option(min=1, metavar="K", help="Of --key or --shards.")] = None,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Put the weak learners of one model on --workers: it learns mini-batches.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, metavar="K", help="Of --key, --shards or --spread.")] = None,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Put them on Ray: host:port, auto, or local to start one.")
     ] = None,
@@ -108,7 +111,7 @@ def run(
         parameters = parse_options(chosen, option or [])
         if before is not None and not isinstance(before.model, Cut):
             check_same_options(before.model, parameters)
-        crew = CrewOptions(key, shards, workers, ray, model)
+        crew = CrewOptions(key, shards, spread, workers, ray, model)
         if crew.is_asked_for:
             learner = crew.make(chosen, start_from, parameters, seed)
         else:
@@ -290,34 +293,42 @@ class CrewOptions(NamedTuple):
 
     key: str | None
     shards: bool
+    spread: bool
     workers: int | None
     ray: str | None
     directory: Path | None
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether there is more than one model."""
-        if self.key is None and not self.shards:
-            if self.workers is not None or self.ray is not None:
-                raise Refused("--workers and --ray are given, but neither --key COL nor --shards says what for.")
-            return False
-        if self.key is not None and self.shards:
-            raise Refused("--key and --shards are both given, expected one of them.")
-        return True
+        """Whether there is anything to be put on workers."""
+        given = [("--key", self.key is not None), ("--shards", self.shards), ("--spread", self.spread)]
+        shapes = [name for name, is_given in given if is_given]
+        if len(shapes) > 1:
+            raise Refused(f"{' and '.join(shapes)} are given, expected one of them.")
+        if not shapes and (self.workers is not None or self.ray is not None):
+            raise Refused(
+                "--workers and --ray are given, but neither --key COL nor --shards nor --spread says what for."
+            )
+        return bool(shapes)
 
     def make(self, task: str, start_from: Path | None, parameters: dict[str, Any], seed: int) -> Any:
-        """A model of many; of keys each begins small, with the model to begin with as its prior."""
+        """A model on workers; of keys each begins small, with the model to begin with as its prior."""
         from streamboost import cluster
         from streamboost.cluster import key_models
 
         named: dict[str, Any] = {
-            "workers": self.workers or (2 if self.shards or self.ray else None),
+            "workers": self.workers or (2 if self.key is None or self.ray else None),
             "engine": "local" if self.ray is None else "ray",
             "address": None if self.ray in (None, "local") else self.ray,
             "directory": None if self.directory is None else self.directory / "cluster",
         }
-        if self.key is None:
+        if self.shards:
             return cluster.ShardedBooster(make_model(task, start_from, parameters, seed), **named)
+        if self.spread:
+            if start_from is not None:
+                raise Refused("--spread and --start-from are both given, but only a new model can be spread. Drop one.")
+            return cluster.SpreadBooster(make_model(task, None, {"semantics": "minibatch"} | parameters, seed), **named)
+        assert self.key is not None
         small = key_models.small_classifier if task == "classification" else key_models.small_regressor
         template = small(**{"new_columns": "grow", "random_state": seed} | parameters)
         prior = None if start_from is None else load_model(start_from)

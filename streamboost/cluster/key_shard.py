@@ -7,7 +7,6 @@ keys before :meth:`KeyShard.learn` changes any.
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost import snapshots
@@ -28,6 +28,7 @@ from streamboost.encoding import Encoded
 from streamboost.estimator_base import StreamEstimator
 
 SPILLED_AT_ONCE = 64
+ZSTD = pa.Codec("zstd", 1)
 
 
 class HalfLearned(RuntimeError):
@@ -59,11 +60,11 @@ class _Held:
 
 
 class _Ready(NamedTuple):
-    """What one key's rows come to: for a model that is there its input; for a new one, that model, having learned."""
+    """What one key's rows come to: its model and their input; if the model is new, it has learned them."""
 
+    held: _Held
     encoded: Encoded
-    model: StreamEstimator | None = None
-    scores: FloatArray | None = None
+    scores: FloatArray | None = None  # of a new model
 
 
 class KeyShard:
@@ -209,7 +210,7 @@ class KeyShard:
         if token in self._hot:
             return snapshots.pack(self._hot[token].model)
         found = None if self._store is None else self._store.get(token)
-        return None if found is None else self._unzipped(found)
+        return None if found is None else _unzipped(found)
 
     def keys(self) -> list[bytes]:
         """All keys that have a model, in order."""
@@ -280,20 +281,18 @@ class KeyShard:
         if held is not None:
             encoded = key_models.encode(held.model, batch, i, learning=True)
             key_models.check(held.model, encoded, own_y)
-            return _Ready(encoded)
+            return _Ready(held, encoded)
         model = key_models.new_model(self._template, self._prior, batch.part(i))
         encoded = key_models.encode(model, batch, i, learning=True)
         classes = None if self._prior is None else self._prior.classes
-        return _Ready(encoded, model, key_models.learn(model, encoded, own_y, classes))
+        scores = key_models.learn(model, encoded, own_y, classes)
+        return _Ready(_Held(model, len(own_y), True), encoded, scores)
 
     def _learn_key(self, token: bytes, ready: _Ready, y: NDArray[Any], method: Method) -> key_models.Answer:
-        model, scores = ready.model, ready.scores
-        if model is None or scores is None:
-            held = self._find(token)
-            assert held is not None
-            model = held.model
+        held, scores = ready.held, ready.scores
+        if scores is None:
             try:
-                scores = key_models.learn(model, ready.encoded, y)
+                scores = key_models.learn(held.model, ready.encoded, y)
             except Exception as error:
                 raise HalfLearned(
                     f"the model of key {key_of(token)!r} failed on rows that had passed all checks, and other rows of "
@@ -302,11 +301,12 @@ class KeyShard:
             held.n_rows += len(y)
             held.is_changed = True
         else:
-            self._hot[token] = _Held(model, len(y), True)
             self.n_keys += 1
-            self._spill(SPILLED_AT_ONCE)
+        self._hot[token] = held  # it may have had to make room since it was checked
+        self._hot.move_to_end(token)
+        self._spill(SPILLED_AT_ONCE)
         self.n_rows += len(y)
-        return key_models.answer(model, scores, method)
+        return key_models.answer(held.model, scores, method)
 
     def _refusal(self, batch: Batch, i: int, token: bytes, y: NDArray[Any] | None, error: Exception) -> Refused:
         """Find the first row of a key that is refused by itself; all together may be worse than each."""
@@ -335,7 +335,7 @@ class KeyShard:
         found = None if self._store is None else self._store.get(token)
         if found is None:
             return None
-        held = self._hot[token] = _Held(snapshots.unpack(self._unzipped(found)), found.n_rows, False)
+        held = self._hot[token] = _Held(snapshots.unpack(_unzipped(found)), found.n_rows, False)
         self.n_unpacked += 1
         self._spill(SPILLED_AT_ONCE)
         return held
@@ -353,11 +353,7 @@ class KeyShard:
 
     def _packed(self, token: bytes, held: _Held) -> Packed:
         self.n_packed += 1
-        return Packed(token, held.n_rows, zlib.compress(snapshots.pack(held.model), 1))
-
-    def _unzipped(self, found: Packed) -> bytes:
-        assert found.state is not None
-        return zlib.decompress(found.state)  # its checksum was right
+        return Packed(token, held.n_rows, _zipped(snapshots.pack(held.model)))
 
     def _open(self) -> KeyStore:
         if self._store is None:
@@ -367,6 +363,17 @@ class KeyShard:
     def _path(self) -> Path:
         assert self._folder is not None, "settle, save or load comes before anything is spilled"
         return store_path(self._folder, self._n_workers)
+
+
+def _zipped(data: bytes) -> bytes:
+    """Fewer bytes, behind their number before."""
+    return len(data).to_bytes(8, "little") + bytes(ZSTD.compress(data))
+
+
+def _unzipped(found: Packed) -> bytes:
+    assert found.state is not None
+    n = int.from_bytes(found.state[:8], "little")
+    return bytes(ZSTD.decompress(memoryview(found.state)[8:], n))  # its checksum was right
 
 
 def store_path(folder: Path, n_workers: int | str) -> Path:

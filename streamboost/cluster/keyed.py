@@ -55,7 +55,8 @@ class KeyedBooster:
         A model of all keys together, on the same columns without the key. New keys start from it and learn what it
         gets wrong for them; it takes the place of ``base``, is never changed, and kept once per worker.
     hot : int
-        How many models each worker keeps in memory; those not used for longest go to a file. Results are the same.
+        How many models each worker keeps in memory beside those of the chunk it learns; those not used for longest go
+        to a file. Results are the same.
     workers, engine, address, directory, resources
         As in :func:`streamboost.cluster.make_crew`: without ``workers`` everything is in this process, with it on Ray.
         ``directory`` is for cold models and checkpoints; without it they are gone with this process.
