@@ -155,6 +155,26 @@ def test_cold_keys_answer_as_if_they_had_never_left_memory():
     assert found[0] == found[1]
 
 
+def test_a_cold_key_is_read_once_for_a_chunk_and_whoever_asks_in_between_changes_nothing(tmp_path):
+    rng, tokens, found = np.random.default_rng(0), [token_of(key) for key in ("a", "b", "c", "d")], []
+    sizes, chunks = np.full(4, 5), [(rng.uniform(size=(20, 2)), rng.normal(size=20)) for _ in range(4)]
+    for hot in (1, 100):
+        shard = KeyShard(tiny("regression"), hot=hot)
+        shard.settle(str(tmp_path))
+        for number, (X, y) in enumerate(chunks):
+            rows, before = pa.table({"x": X[:, 0], "z": X[:, 1]}), shard.n_unpacked
+            assert shard.check(rows, tokens, sizes, y, number) is None
+            if number == 2:
+                shard.predict(rows, tokens, sizes)
+                before = shard.n_unpacked
+            shard.learn(rows, tokens, sizes, y, number)
+            assert shard.n_unpacked - before <= (4 if number != 2 else 0)
+        assert (shard.n_unpacked > 0) == (hot == 1)
+        found.append([shard.state_of(token) for token in tokens])
+    assert None not in found[0]
+    assert found[0] == found[1]
+
+
 def test_the_number_of_workers_changes_nothing():
     keys, columns, y = stream(300, "classification", n_keys=20)
     found = []
