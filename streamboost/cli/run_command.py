@@ -29,6 +29,7 @@ from streamboost.sources import BadRow, Batch, Position, Source, open_source
 
 Seconds = float
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
+STEP = 200  # rows that learners on workers learn at once
 
 
 def run(
@@ -81,7 +82,10 @@ def run(
         bool, typer.Option("--shards", help="Let each of --workers learn a share of the rows, and ask all of them.")
     ] = False,
     spread: Annotated[
-        bool, typer.Option("--spread", help="Put the weak learners of one model on --workers: it learns mini-batches.")
+        bool,
+        typer.Option(
+            "--spread", help=f"Put the weak learners of one model on --workers; it learns {STEP} rows at a time."
+        ),
     ] = False,
     workers: Annotated[int | None, typer.Option(min=1, metavar="K", help="Of --key, --shards or --spread.")] = None,
     ray: Annotated[
@@ -327,7 +331,7 @@ class CrewOptions(NamedTuple):
         if self.spread:
             if start_from is not None:
                 raise Refused("--spread and --start-from are both given, but only a new model can be spread. Drop one.")
-            return cluster.SpreadBooster(make_model(task, None, {"semantics": "minibatch"} | parameters, seed), **named)
+            return cluster.SpreadBooster(make_model(task, None, {"semantics": STEP} | parameters, seed), **named)
         assert self.key is not None
         small = key_models.small_classifier if task == "classification" else key_models.small_regressor
         template = small(**{"new_columns": "grow", "random_state": seed} | parameters)
