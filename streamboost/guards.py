@@ -29,6 +29,8 @@ FEW = 10  # different whole numbers that are rather classes
 SETTLED = 100  # targets after which the guard has an idea of their size
 TEXT_KEPT = 10_000  # letters of a bad row
 QUARANTINE_BYTES = 100_000_000
+LABELS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
+          pa.types.is_string, pa.types.is_large_string)  # fmt: skip
 
 
 class Sifted(NamedTuple):
@@ -83,10 +85,10 @@ class Guard:
         good = np.ones(len(y), dtype=bool)
         good[list(reasons)] = False
         if task == "regression":
-            for row, gradient in self._absurd(X, y.astype(float), good, model):
+            for row, gradient, size in self._absurd(X, y.astype(float), good, model):
                 reasons[row] = (
                     f"the gradient of target {target!r} is {gradient:.3g}, which is absurd beside targets of about "
-                    f"{math.sqrt(self.mean_square):.3g}."
+                    f"{size:.3g}."
                 )
                 good[row] = False
         if reasons:
@@ -100,16 +102,30 @@ class Guard:
         self.n += len(y)
         self.mean_square += (float(np.mean(np.square(y, dtype=float))) - self.mean_square) * len(y) / self.n
 
-    def _absurd(self, X: Any, y: FloatArray, good: BoolArray, model: Any) -> list[tuple[int, float]]:
-        """The rows whose gradients are too large, and these; gradients are worked out only where a target is large."""
-        limit = self.absurd * (math.sqrt(self.mean_square) or 1.0) if self.n >= SETTLED else LARGEST_TARGET
-        suspects = np.flatnonzero(good & (np.abs(np.where(good, y, 0.0)) > min(limit, LARGEST_TARGET)))
-        found = []
-        for row in suspects.tolist():
-            gradient = abs(y[row]) if abs(y[row]) > LARGEST_TARGET else _gradient(model, X.slice(row, 1), y[row])
-            if not gradient <= limit:
-                found.append((row, gradient))
-        return found
+    def _absurd(self, X: Any, y: FloatArray, good: BoolArray, model: Any) -> list[tuple[int, float, float]]:
+        """The rows whose gradients are too large, these, and what targets were like before them.
+
+        Gradients are worked out only where a target is large. Each row is seen beside the good ones before it.
+        """
+        squares = np.where(good & (np.abs(y) <= LARGEST_TARGET), y, 0.0) ** 2
+        n_before = self.n + np.cumsum(good) - good
+        found: list[tuple[int, float, float]] = []
+        start = 0
+        while True:
+            sums = self.n * self.mean_square + np.cumsum(squares) - squares
+            sizes = np.sqrt(sums / np.maximum(n_before, 1))
+            limits = np.where(n_before >= SETTLED, self.absurd * np.where(sizes > 0.0, sizes, 1.0), LARGEST_TARGET)
+            suspects = np.flatnonzero(good & (np.abs(np.where(good, y, 0.0)) > np.minimum(limits, LARGEST_TARGET)))
+            for row in suspects[suspects >= start].tolist():
+                gradient = abs(y[row]) if abs(y[row]) > LARGEST_TARGET else _gradient(model, X.slice(row, 1), y[row])
+                if not gradient <= limits[row]:
+                    found.append((row, gradient, float(sizes[row])))
+                    squares[row] = 0.0  # so that it hides none of those after it
+                    n_before[row + 1 :] -= 1
+                    start = row + 1
+                    break
+            else:
+                return found
 
 
 def _gradient(model: Any, row: Any, y: float) -> float:
@@ -151,8 +167,8 @@ def _labels(column: Any, name: str, reasons: dict[int, str]) -> NDArray[Any]:
     missing = np.asarray(pc.is_null(column, nan_is_null=True).to_numpy()).astype(bool)
     for row in np.flatnonzero(missing).tolist():
         reasons[row] = f"the target {name!r} is missing, expected a class."
-    if pa.types.is_floating(column.type):
-        numbers = np.asarray(column.cast(pa.float64()).to_numpy())
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        numbers = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
         whole = (np.abs(numbers) < 2**53) & (numbers == np.floor(numbers))
         for row in np.flatnonzero(~whole & ~missing).tolist():
             reasons[row] = f"the target {name!r} is {numbers[row]}, expected a class: text, or a whole number."
@@ -175,12 +191,23 @@ def _find_infinite(X: Any, reasons: dict[int, str]) -> None:
 def label_kind(column: Any) -> tuple[Task, str]:
     """Whether first targets look like numbers or like classes, and why.
 
+    Raises
+    ------
+    ValueError
+        If they are all missing, or of a type that is neither.
+
     Examples
     --------
     >>> label_kind(pa.chunked_array([[1.5, 2.0]]))[0], label_kind(pa.chunked_array([["up", "down"]]))[0]
     ('regression', 'classification')
     """
     kind = column.type
+    if column.null_count == len(column):
+        raise ValueError(
+            "the first targets are all missing, so they do not tell the task. Say --task regression or so."
+        )
+    if not any(test(kind.value_type if pa.types.is_dictionary(kind) else kind) for test in LABELS):
+        raise ValueError(f"the targets are of type {kind}, expected numbers, or classes: text, numbers or booleans.")
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return "classification", "the targets are not numbers"
     numbers = np.asarray(column.cast(pa.float64(), safe=False).drop_null().to_numpy())

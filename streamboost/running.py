@@ -12,9 +12,11 @@ one cuts the outputs back to these lengths, so a run that was killed and resumed
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +45,7 @@ from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, me
 from streamboost.sources import BadRow, Batch, Source
 
 CHUNK = 1000
-PLACES_KEPT = 1000  # of bad rows, so that none is counted twice after a resume
+PLACES_KEPT = 100_000  # of bad rows, so that none is counted twice after a resume
 logger = logging.getLogger(__name__)
 
 
@@ -149,8 +151,10 @@ class Run:
         self.contender: Contender | None = None
         self.checkpoint_error: str | None = None
         self._bad: list[BadRow] = []
-        self._bad_places: list[str] = []
-        self._kept: dict[str, Any] | None = None  # what a checkpoint said of the outputs
+        self._bad_places: dict[int, None] = {}  # the latest last
+        self._is_whole = True  # model, position and outputs belong together: not so in the middle of a chunk
+        self._is_resumed = False
+        self._said: list[Any] | None = None  # what a checkpoint is to know of predictions that are finished
         self._stopping = self.is_waiting = False
         self._saved = (0, time.monotonic())
         self.store = None if directory is None else CheckpointStore(directory)
@@ -173,26 +177,32 @@ class Run:
 
     def _go_on(self, found: Checkpoint, resume: bool) -> None:
         assert self.store is not None
+        state = found.state
+        is_empty = not state["rows_read"] and not hasattr(self.model, "attach")
+        if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
+            self._begin_anew(state, resume)
+            return
         if not resume:
             raise FileExistsError(
                 f"{str(self.store.directory)!r} holds a model of {found.rows:,} rows already. "
                 "Add --resume (resume=True) to go on with it, or name another directory."
             )
-        state = found.state
         for name in ("target", "task"):
             if state.get(name) != getattr(self.options, name):
                 raise ValueError(
                     f"{name} is {getattr(self.options, name)!r}, but the model in {str(self.store.directory)!r} was "
                     f"made for {state.get(name)!r}. Say so, or name another directory."
                 )
+        self._check_predictions(state)
         if hasattr(self.model, "attach"):
             self.model.attach(found.model)
         else:
             self.model = found.model
         self.position, self.rows = found.position, found.rows
         self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
-        self.n_bad, self._bad_places, self._kept = state["n_bad"], state["bad_places"], state
-        self._n_bad_before = self.n_bad
+        self.n_bad = self._n_bad_before = state["n_bad"]
+        self._bad_places = dict.fromkeys(map(_fingerprint, state["bad_places"]))
+        self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
         if self.options.predictions is not None and state["predictions"] is not None:
             names, *place = state["predictions"]
@@ -203,6 +213,26 @@ class Run:
         if self.book is not None:
             self.book.every = self.options.every
 
+    def _begin_anew(self, state: dict[str, Any], resume: bool) -> None:
+        """Cut the outputs of a run that has learned nothing back to nothing."""
+        if resume and self.options.predictions is not None and state["predictions"] is not None:
+            self._check_predictions(state)
+            names, _, length = state["predictions"]
+            written = open_predictions(self.options.predictions, schema_of(names)).written
+            if written.exists() and written.stat().st_size >= length:
+                os.truncate(written, length)
+        if self.quarantine is not None:
+            self.quarantine.cut(0, 0)
+
+    def _check_predictions(self, state: dict[str, Any]) -> None:
+        """Refuse to write what was said into another file than before: each of them would have gaps."""
+        given, before = self.options.predictions, state.get("predictions_name")
+        if given is not None and before is not None and Path(given).name != before:
+            raise ValueError(
+                f"predictions is {os.fspath(given)!r}, but this run has written them to a file called {before!r} so "
+                "far. Name that one, or leave it out to write no more of them."
+            )
+
     # The loop.
 
     def reports(self) -> Iterator[Report]:
@@ -212,16 +242,26 @@ class Run:
                 yield from self._take_in(batch)
                 if self._is_checkpoint_due():
                     self.checkpoint()
+            self._is_whole = False
             self._bury([], None)
+            self._is_whole = True
             self._check_bad()
             if self.book is not None:
                 yield from self.book.close(self.model)
-        finally:  # also where the source fails: what was learned is kept
-            if self.book is not None or self.rows_read:
+        finally:  # also where the source fails: what was learned is kept, but not half of a chunk
+            if self._is_whole and (self.book is not None or self.rows_read):
                 self.checkpoint()
-            if self.predictions is not None:
-                self.predictions.finish()
-                self.predictions = None
+            self._finish_predictions()
+
+    def _finish_predictions(self) -> None:
+        file = self.predictions
+        if file is not None:
+            self._said = self._predictions_so_far()
+            self.predictions = None
+            file.finish()
+            if not self.rows_read:  # nothing came of this run: leave no file in the way of the next
+                for path in {file.path, file.written}:
+                    path.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """Come to an end after the chunk at hand; may be called from a signal handler."""
@@ -249,7 +289,9 @@ class Run:
         assert self.contender is not None
         assert self.book is not None
         sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
+        self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
         self._bury([(row, reason, table) for row, reason in sifted.reasons.items()], batch.position)
+        self._is_whole = False
         numbers = self.rows_read + np.flatnonzero(sifted.good)
         reports: list[Report] = []
         if len(sifted.y):
@@ -262,6 +304,7 @@ class Run:
             reports = list(self.book.take_in(Scored(y, answers, seconds), self.model))
         self.rows_read += table.num_rows
         self.position = batch.position
+        self._is_whole = True
         self._check_bad()
         yield from reports  # last: whoever stops listening here stops between two chunks
 
@@ -287,7 +330,7 @@ class Run:
             file = open_predictions(options.predictions, prediction_schema(is_classes, kind, has_probabilities))
             file.begin()
             self.predictions = file
-        if self._kept is None:  # so that a run killed before its first rows are safe can be resumed, too
+        if not self._is_resumed:  # so that a run killed before its first rows are safe can be resumed, too
             self.checkpoint()
 
     def _learn(
@@ -297,18 +340,24 @@ class Run:
         assert self.contender is not None
         try:
             return y, self.contender.answers(self.contender.step(X, y), len(y)), numbers
-        except (TypeError, ValueError):
-            if self.options.strict or not self.rows:  # nothing fits so far: it is not about one row
+        except (TypeError, ValueError) as error:
+            if self.options.strict:
                 raise
-        kept, said = [], []
+            refusal = error
+        kept, said, refused = [], [], []
         for row in range(len(y)):
             try:
                 answer = self.contender.step(X.slice(row, 1), y[row : row + 1])
             except (TypeError, ValueError) as error:
-                self._bury([(row, str(error), X)], position, int(numbers[row]))
+                refused.append((row, re.sub(r"\brow 0\b", f"row {numbers[row]}", str(error))))
                 continue
             kept.append(row)
             said.append(self.contender.answers(answer, 1))
+        if not kept and not self.rows:  # nothing fits so far: it is not about one row
+            raise refusal
+        whole = X.append_column(self.options.target, pa.array(y.tolist()))
+        for row, reason in refused:
+            self._bury([(row, reason, whole)], position, int(numbers[row]))
         answers = joined(said) if said else self.contender.answers(None, 0)
         return y[kept], answers, numbers[kept]
 
@@ -333,8 +382,11 @@ class Run:
     def _bury(self, found: list[tuple[int, str, Any]], position: Any, number: int | None = None) -> None:
         """Put bad rows into quarantine: those a source could not read, and those found in a table."""
         for bad in self._bad:
-            if bad.place not in self._bad_places:
-                self._bad_places = [*self._bad_places, bad.place][-PLACES_KEPT:]
+            place = _fingerprint(bad.place)
+            if place not in self._bad_places:
+                self._bad_places[place] = None
+                if len(self._bad_places) > PLACES_KEPT:
+                    del self._bad_places[next(iter(self._bad_places))]
                 self._bury_one(f"{bad.place}: {bad.reason}", bad.text, bad.position, None)
         self._bad.clear()
         for row, reason, table in found:
@@ -400,8 +452,7 @@ class Run:
                 self.model.confirm(kept)
 
     def _state(self) -> dict[str, Any]:
-        kept = None if self._kept is None else self._kept["predictions"]
-        file, quarantine = self.predictions, self.quarantine
+        said, name = self._predictions_so_far(), self.options.predictions
         return {
             "target": self.options.target,
             "task": self.options.task,
@@ -409,10 +460,15 @@ class Run:
             "guard": self.guard,
             "book": self.book,
             "n_bad": self.n_bad,
-            "bad_places": self._bad_places,
-            "predictions": kept if file is None else [names_of(file.schema), file.n_rows, file.length],
-            "quarantine": [0, 0] if quarantine is None else [quarantine.n, quarantine.length],
+            "bad_places": np.array(list(self._bad_places), dtype=np.uint64),
+            "predictions": said,
+            "predictions_name": None if said is None or name is None else Path(name).name,
+            "quarantine": [0, 0] if self.quarantine is None else [self.quarantine.n, self.quarantine.length],
         }
+
+    def _predictions_so_far(self) -> list[Any] | None:
+        file = self.predictions
+        return self._said if file is None else [names_of(file.schema), file.n_rows, file.length]
 
     def close(self) -> None:
         """Let another process use the directory."""
@@ -424,3 +480,10 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _fingerprint(place: Any) -> int:
+    """A number for the place of a bad row; what is one already stays as it is."""
+    if not isinstance(place, str):
+        return int(place)
+    return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")

@@ -1,7 +1,9 @@
 """The guard: which rows are bad, and that the others are untouched."""
 
+import itertools
 import json
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.guards import Guard, Quarantine
+from streamboost.guards import Guard, Quarantine, label_kind
 
 values = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True, width=64))
 
@@ -114,3 +116,50 @@ def test_a_target_whose_square_is_no_number_is_refused_and_the_model_stays_as_it
     with pytest.raises(ValueError, match="expected at most 1e\\+100"):
         model.learn_one({"x": 0.0}, target)
     assert model.predict(pa.table({"x": [0.0]})) == before
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1.0, -2.0, 0.5, 3.0, 1e12, -1e9, 4e6, None]), min_size=1, max_size=60),
+    cuts=st.sets(st.integers(1, 160), max_size=5),
+    settled=st.sampled_from([0, 60, 100]),
+)
+def test_a_verdict_does_not_depend_on_where_chunks_begin(sizes, cuts, settled):
+    y = pa.array([1.0] * settled + sizes + [1.0, 2.0] * 20, pa.float64())
+    table = pa.table({"x": np.zeros(len(y)), "y": y})
+    naive, seen = [], []
+    for value in y.to_pylist():  # one after the other, by the rule itself
+        size = math.sqrt(sum(v * v for v in seen) / len(seen)) if seen else 0.0
+        is_good = value is not None and (len(seen) < 100 or abs(value) <= 1e6 * size)
+        naive.append(is_good)
+        if is_good:
+            seen.append(value)
+    places = [0, *sorted(cut for cut in cuts if cut < len(y)), len(y)]
+    guard, found = Guard(), []
+    for start, stop in itertools.pairwise(places):
+        sifted = guard.sift(table.slice(start, stop - start), "y", "regression")
+        guard.learned(sifted.y)
+        found += sifted.good.tolist()
+    assert found == naive
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (pa.array([None, None], pa.float64()), "all missing"),
+        (pa.array([1, 2], pa.date32()), "of type date32"),
+        (pa.array([1, 2], pa.timestamp("s")), "of type timestamp"),
+        (pa.array([[1], [2]]), "of type list"),
+    ],
+)
+def test_targets_that_tell_no_task_are_refused(column, reason):
+    with pytest.raises(ValueError, match=reason):
+        label_kind(pa.chunked_array([column]))
+
+
+def test_decimals_are_numbers_or_classes_like_others():
+    few, many = (pa.chunked_array([pa.array([Decimal(k % n) for k in range(60)])]) for n in (3, 30))
+    assert (label_kind(few)[0], label_kind(many)[0]) == ("classification", "regression")
+    sifted = Guard().sift(pa.table({"x": np.zeros(60), "y": few}), "y", "classification")
+    assert sifted.y.tolist() == [k % 3 for k in range(60)]
+    sifted = Guard().sift(pa.table({"x": np.zeros(60), "y": many}), "y", "regression")
+    assert sifted.y.tolist() == [k % 30 for k in range(60)]

@@ -302,3 +302,110 @@ def test_a_missing_target_column_names_those_there_are(tmp_path):
     ):
         list(run.reports())
     assert not list(Path(tmp_path).glob("checkpoint-*"))
+
+
+# Ended in the middle of a chunk, or before the first.
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("at", [150, 350, 600])
+def test_a_run_interrupted_within_a_chunk_goes_on_from_the_checkpoint_before(at, ending, tmp_path, monkeypatch):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(rows(), file)
+    straight = options(predictions=tmp_path / f"straight.{ending}")
+    whole(tmp_path / "straight", open_source(file), SGBRegressor(**SMALL), straight)
+    chosen, learn = options(predictions=tmp_path / f"broken.{ending}"), SGBRegressor.learn
+
+    with Run(open_source(file), SGBRegressor(**SMALL), chosen, tmp_path / "broken") as run:
+
+        def learn_half(model, X, y, sample_weight=None):
+            if run.rows != at:
+                return learn(model, X, y, sample_weight)
+            learn(model, X.slice(0, 20), y[:20])
+            raise KeyboardInterrupt  # somebody has pressed Ctrl-C twice
+
+        monkeypatch.setattr(SGBRegressor, "learn", learn_half)
+        with pytest.raises(KeyboardInterrupt):
+            list(run.reports())
+        monkeypatch.undo()
+    found = read_latest(tmp_path / "broken")
+    assert found.rows == found.state["rows_read"] == at // 100 * 100
+    plain, table = SGBRegressor(**SMALL), rows().slice(0, found.rows)
+    plain.learn(table.drop_columns(["y"]), table["y"].to_numpy())
+    assert same_state(found.model, plain)
+    with Run(open_source(file), None, chosen, tmp_path / "broken", resume=True) as run:
+        list(run.reports())
+    assert same_state(read_latest(tmp_path / "straight").model, read_latest(tmp_path / "broken").model)
+    assert (tmp_path / f"straight.{ending}").read_bytes() == (tmp_path / f"broken.{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "arrow", "parquet"])
+def test_a_run_refused_at_its_start_is_not_in_the_way_of_the_next(resume, ending, tmp_path):
+    chosen = options(predictions=tmp_path / f"said.{ending}")
+    bad = Run(MemorySource(rows()), SGBRegressor(n_estimators=-3), chosen, tmp_path / "m")
+    with bad, pytest.raises(ValueError, match="is -3, expected a whole number"):
+        list(bad.reports())
+    assert not (tmp_path / f"said.{ending}").exists()
+    with Run(MemorySource(rows()), SGBRegressor(**SMALL), chosen, tmp_path / "m", resume=resume) as run:
+        list(run.reports())
+    assert read_latest(tmp_path / "m").rows == N_ROWS
+    bare = SGBRegressor(**SMALL)
+    bare.learn(rows().drop_columns(["y"]), rows()["y"].to_numpy())
+    assert same_state(read_latest(tmp_path / "m").model, bare)
+
+
+def test_a_row_of_the_first_chunk_that_the_model_refuses_is_put_aside(tmp_path, monkeypatch):
+    learn = SGBRegressor.learn
+
+    def learn_places(model, X, y, sample_weight=None):
+        if None in X["place"].to_pylist():
+            raise ValueError(f"row {X['place'].to_pylist().index(None)} has no place.")
+        return learn(model, X, y, sample_weight)
+
+    monkeypatch.setattr(SGBRegressor, "learn", learn_places)
+    table = rows(120)
+    places = table["place"].to_pylist()
+    places[7] = places[60] = None
+    table = table.set_column(1, "place", pa.array(places))
+    with Run(MemorySource(table), SGBRegressor(**SMALL), options(), tmp_path) as run:
+        list(run.reports())
+        assert (run.rows, run.n_bad) == (118, 2)
+    lines = [json.loads(line) for line in (tmp_path / "quarantine.jsonl").read_text().splitlines()]
+    assert [line["row"] for line in lines] == [7, 60]
+    assert [line["reason"] for line in lines] == ["row 7 has no place.", "row 60 has no place."]
+    assert json.loads(lines[1]["text"])["y"] == table["y"][60].as_py()
+
+
+def test_thousands_of_bad_rows_are_counted_once_however_often_the_run_is_resumed(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("x,y\n" + "".join(f"{k},{k}\n" for k in range(100)) + "1,2,3\n" * 2500)
+    for _ in range(3):
+        with Run(open_source(file), SGBRegressor(**SMALL), options(), tmp_path / "m", resume=True) as run:
+            list(run.reports())
+            assert (run.rows, run.n_bad) == (100, 2500)
+    assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == 2500
+
+
+def test_predictions_go_on_in_the_same_file_or_not_at_all(tmp_path):
+    source = MemorySource(rows())
+
+    def go(predictions, n_chunks, resume=True):
+        with Run(source, SGBRegressor(**SMALL), options(predictions=predictions), tmp_path / "m", resume=resume) as run:
+            for number, _ in enumerate(run.reports()):
+                if number + 1 == n_chunks:
+                    run.stop()
+
+    go(tmp_path / "said.csv", 2, resume=False)
+    mine = tmp_path / "mine.csv"
+    mine.write_text("my own notes\n" * 1000)
+    with pytest.raises(ValueError, match=r"a file called 'said.csv' so far"):
+        go(mine, 1)
+    assert mine.read_text() == "my own notes\n" * 1000
+    go(None, 1)  # no more of them
+    with pytest.raises(FileExistsError, match="is there already"):
+        go(tmp_path / "said.csv", 1)
+    go(tmp_path / "later.csv", 99)
+    later = pa.csv.read_csv(tmp_path / "later.csv")["row"].to_pylist()
+    assert later == list(range(later[0], N_ROWS))
+    assert later[0] > 200
