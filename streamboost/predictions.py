@@ -1,19 +1,25 @@
 """A file of predictions that grows with a run and can be cut back to where a checkpoint was taken.
 
-CSV, JSON lines and Arrow streams grow at their end. A Parquet file cannot: its rows are gathered in an Arrow stream
-beside it, ``.NAME.rows``, and the file is written whole whenever the run comes to an end.
+CSV, JSON lines and Arrow streams grow at their end. A Parquet file cannot: while a run goes on, its rows are gathered
+in an Arrow stream beside it, ``.NAME.rows``; when it ends, the file is written whole and the stream removed.
 """
 
 from __future__ import annotations
 
+import csv
+import datetime
+import io
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
@@ -58,15 +64,27 @@ class PredictionFile(ABC):
     @property
     def written(self) -> Path:
         """The file that rows are added to."""
-        return self.path
+        return self.growing(self.path)
+
+    @staticmethod
+    def growing(path: Path) -> Path:
+        """The file that rows are added to, of a file of predictions."""
+        return path
+
+    @classmethod
+    def takes(cls, kind: Any) -> bool:
+        """Whether a column of an Arrow type can be written."""
+        return True
 
     def begin(self) -> None:
         """Begin with no rows; a file that has some is not touched, but refused."""
         head = self._head()
-        for path in {self.path, self.written}:
-            if path.exists() and not head.startswith(path.read_bytes()[: len(head) + 1]):
+        for path in (self.path, self.written):
+            if path.exists() and not head.startswith(_first_bytes(path, len(head) + 1)):
+                what = "" if path == self.path else ", with the rows of a run that did not come to its end"
                 raise FileExistsError(
-                    f"{str(path)!r} is there already, expected a new file for predictions. Name another one or move it."
+                    f"{str(path)!r} is there already{what}, expected a new file for predictions. Go on with the run "
+                    "that wrote it, move it away, or name another one."
                 )
         self._file = open(self.written, "wb")  # noqa: SIM115 - open for as long as the run
         self._append(head)
@@ -78,6 +96,11 @@ class PredictionFile(ABC):
             raise ValueError(
                 f"{str(self.written)!r} has {max(found, 0)} bytes, expected at least the {length} of the checkpoint. "
                 "Bring the file back, or begin anew with other file names."
+            )
+        if not self._is_ours(length):
+            raise ValueError(
+                f"{str(self.written)!r} does not hold the predictions that the checkpoint knows of, so nothing is cut "
+                "off from it. Bring the file back, or begin anew with other file names."
             )
         self._file = open(self.written, "r+b")  # noqa: SIM115
         self._file.truncate(length)
@@ -101,6 +124,13 @@ class PredictionFile(ABC):
         assert self._file is not None
         self._file.close()
 
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        if self._file is not None:
+            self._file.close()
+        for path in (self.path, self.written, self.path.with_name(f".{self.path.name}.tmp")):
+            path.unlink(missing_ok=True)
+
     def _append(self, data: bytes) -> None:
         assert self._file is not None
         self._file.write(data)
@@ -111,13 +141,36 @@ class PredictionFile(ABC):
         """What stands before the first row."""
 
     @abstractmethod
+    def _is_ours(self, length: int) -> bool:
+        """Whether the file that is there begins as one of these columns does, with ``length`` bytes of whole rows."""
+
+    @abstractmethod
     def _lines(self, table: Any) -> bytes:
         """Rows as they stand in the file."""
 
+    def _has_line_end_at(self, length: int) -> bool:
+        with open(self.written, "rb") as file:
+            file.seek(max(length - 1, 0))
+            return length == 0 or file.read(1) == b"\n"
+
 
 class _Csv(PredictionFile):
+    @classmethod
+    def takes(cls, kind: Any) -> bool:
+        try:
+            pa.csv.write_csv(pa.table({"column": pa.nulls(1, kind)}), pa.BufferOutputStream())
+        except pa.ArrowException:
+            return False
+        return True
+
     def _head(self) -> bytes:
-        return (",".join(self.schema.names) + "\n").encode()
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(self.schema.names)
+        return line.getvalue().encode()
+
+    def _is_ours(self, length: int) -> bool:
+        head = self._head()
+        return _first_bytes(self.written, len(head)) == head and self._has_line_end_at(length)
 
     def _lines(self, table: Any) -> bytes:
         sink = pa.BufferOutputStream()
@@ -126,11 +179,50 @@ class _Csv(PredictionFile):
 
 
 class _JsonLines(PredictionFile):
+    @classmethod
+    def takes(cls, kind: Any) -> bool:
+        if pa.types.is_nested(kind):
+            return all(cls.takes(kind.field(i).type) for i in range(kind.num_fields))
+        tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view,
+                 pa.types.is_duration, pa.types.is_interval)  # fmt: skip
+        return not any(test(kind) for test in tests)
+
     def _head(self) -> bytes:
         return b""
 
+    def _is_ours(self, length: int) -> bool:
+        with open(self.written, "rb") as file:
+            first = file.readline()
+        try:
+            is_same = length == 0 or list(json.loads(first)) == self.schema.names
+        except (ValueError, TypeError):
+            return False
+        return is_same and self._has_line_end_at(length)
+
     def _lines(self, table: Any) -> bytes:
-        return "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+        names = table.column_names
+        plain = pa.table([_whole_moments(column) for column in table.columns], names)
+        return "".join(json.dumps(row, default=_as_json) + "\n" for row in plain.to_pylist()).encode()
+
+
+def _whole_moments(column: Any) -> Any:
+    """Moments finer than what Python has, as text; any other column as it is."""
+    kind = column.type
+    if not pa.types.is_timestamp(kind) or kind.unit != "ns":
+        return column
+    try:
+        return column.cast(pa.timestamp("us", kind.tz))
+    except pa.ArrowInvalid:
+        return pc.strftime(column, format="%Y-%m-%dT%H:%M:%S" + ("" if kind.tz is None else "%z"))
+
+
+def _as_json(value: Any) -> Any:
+    """What JSON has no word for: moments as ISO 8601 writes them, decimals as numbers."""
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    raise TypeError(f"{value!r} is a {type(value).__name__}, which JSON cannot hold. Write .parquet or .arrow instead.")
 
 
 class _Arrow(PredictionFile):
@@ -138,6 +230,13 @@ class _Arrow(PredictionFile):
 
     def _head(self) -> bytes:
         return bytes(self.schema.serialize())
+
+    def _is_ours(self, length: int) -> bool:
+        try:
+            with pa.OSFile(str(self.written)) as source, pa.ipc.open_stream(source) as reader:
+                return bool(reader.schema.equals(self.schema))
+        except pa.ArrowInvalid:
+            return False
 
     def _lines(self, table: Any) -> bytes:
         return b"".join(bytes(batch.serialize()) for batch in table.combine_chunks().to_batches())
@@ -149,24 +248,55 @@ class _Arrow(PredictionFile):
 
 
 class _Parquet(_Arrow):
-    @property
-    def written(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.rows")
+    @staticmethod
+    def growing(path: Path) -> Path:
+        return path.with_name(f".{path.name}.rows")
+
+    def cut(self, n_rows: int, length: int) -> None:
+        """Go on after the first ``n_rows`` rows: of the whole file, if it has them, else of those gathered so far."""
+        if not self.path.exists():
+            return super().cut(n_rows, length)
+        with pa.parquet.ParquetFile(self.path) as file:
+            if not file.schema_arrow.equals(self.schema):
+                raise ValueError(
+                    f"{str(self.path)!r} does not hold the predictions that the checkpoint knows of. "
+                    "Bring the file back, or begin anew with other file names."
+                )
+            if file.metadata.num_rows < n_rows:
+                return super().cut(n_rows, length)
+            self._file = open(self.written, "wb")  # noqa: SIM115
+            self._append(self._head())
+            for batch in file.iter_batches(ROWS_A_GROUP):
+                self.add(pa.Table.from_batches([batch.slice(0, n_rows - self.n_rows)]))
+                if self.n_rows == n_rows:
+                    return None
 
     def finish(self) -> None:
         super().finish()
         temporary = self.path.with_name(f".{self.path.name}.tmp")
         with pa.OSFile(str(self.written)) as source, pa.parquet.ParquetWriter(temporary, self.schema) as writer:
-            gathered: list[Any] = []
-            for batch in pa.ipc.open_stream(source):
-                gathered.append(batch)
-                if sum(part.num_rows for part in gathered) >= ROWS_A_GROUP:
-                    writer.write_table(pa.Table.from_batches(gathered))
-                    gathered = []
-            writer.write_table(pa.Table.from_batches(gathered, self.schema))
+            for table in _groups(pa.ipc.open_stream(source), self.schema):
+                writer.write_table(table)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, self.path)
+        self.written.unlink()
+
+
+def _groups(batches: Any, schema: Any) -> Iterator[Any]:
+    """Rows in tables of one size, so that a file does not tell how often its run was resumed; at least one table."""
+    gathered: list[Any] = []
+    count, is_first = 0, True
+    for batch in batches:
+        gathered.append(batch)
+        count += batch.num_rows
+        while count >= ROWS_A_GROUP:
+            table = pa.Table.from_batches(gathered)
+            yield table.slice(0, ROWS_A_GROUP).combine_chunks()
+            gathered, is_first = table.slice(ROWS_A_GROUP).to_batches(), False
+            count -= ROWS_A_GROUP
+    if count or is_first:
+        yield pa.Table.from_batches(gathered, schema).combine_chunks()
 
 
 FORMATS: dict[str, type[PredictionFile]] = {
@@ -185,6 +315,21 @@ def check_ending(path: str | os.PathLike[str]) -> Path:
     if not checked.parent.is_dir():
         raise FileNotFoundError(f"predictions is {str(path)!r}, but {str(checked.parent)!r} is no directory. Make it.")
     return checked
+
+
+def check_columns(ending: str, schema: Any) -> None:
+    """Refuse columns that a format cannot hold."""
+    for field in schema:
+        if not FORMATS[ending].takes(field.type):
+            raise ValueError(
+                f"column {field.name!r} is of type {field.type}, which {ending} files cannot hold. Leave it out, or "
+                "write .parquet or .arrow instead."
+            )
+
+
+def _first_bytes(path: Path, n: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(n)
 
 
 def open_predictions(path: str | os.PathLike[str], schema: Any) -> PredictionFile:

@@ -226,11 +226,16 @@ class Run:
 
     def _check_predictions(self, state: dict[str, Any]) -> None:
         """Refuse to write what was said into another file than before: each of them would have gaps."""
-        given, before = self.options.predictions, state.get("predictions_name")
-        if given is not None and before is not None and Path(given).name != before:
+        given, before = self.options.predictions, state.get("given", {}).get("predictions")
+        if (
+            state["predictions"] is not None
+            and given is not None
+            and before is not None
+            and Path(given).name != Path(before).name
+        ):
             raise ValueError(
-                f"predictions is {os.fspath(given)!r}, but this run has written them to a file called {before!r} so "
-                "far. Name that one, or leave it out to write no more of them."
+                f"predictions is {os.fspath(given)!r}, but this run has written them to a file called "
+                f"{Path(before).name!r} so far. Name that one."
             )
 
     # The loop.
@@ -452,7 +457,7 @@ class Run:
                 self.model.confirm(kept)
 
     def _state(self) -> dict[str, Any]:
-        said, name = self._predictions_so_far(), self.options.predictions
+        predictions = self.options.predictions
         return {
             "target": self.options.target,
             "task": self.options.task,
@@ -461,8 +466,11 @@ class Run:
             "book": self.book,
             "n_bad": self.n_bad,
             "bad_places": np.array(list(self._bad_places), dtype=np.uint64),
-            "predictions": said,
-            "predictions_name": None if said is None or name is None else Path(name).name,
+            "predictions": self._predictions_so_far(),
+            "given": {
+                "ignore": list(self.options.ignore),
+                "predictions": None if predictions is None else str(Path(predictions).resolve()),
+            },
             "quarantine": [0, 0] if self.quarantine is None else [self.quarantine.n, self.quarantine.length],
         }
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,11 @@ import pytest
 from streamboost import SGBRegressor, load
 from streamboost.checkpoints import read_latest
 from streamboost.cli import main
+from streamboost.cli.reading import Peeked
+from streamboost.cli.screens import Screen, terminal
 from streamboost.cluster import KeyedBooster, SpreadBooster
 from streamboost.cluster.key_models import small_regressor
+from streamboost.sources import MemorySource
 from streamboost.states import same_state
 
 SMALL = ["--option", "n_estimators=5", "--option", "max_depth=3", "--option", "memory=[64,256]"]
@@ -166,6 +170,230 @@ def test_the_task_is_told_by_the_first_targets(targets, task, tmp_path, capsys):
     assert said(capsys, "run", tmp_path / "rows.parquet", "--target", "y")[1]["task"] == task
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "arrow"])
+@pytest.mark.parametrize("n", [50, 77, 1000, 1009, 1500, 2999])
+def test_the_first_rows_of_a_pipe_are_those_of_a_file(n, ending, tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    table = pa.table({"x": rng.normal(size=3000), "y": np.arange(3000.0)})
+    if ending == "csv":
+        pa.csv.write_csv(table, tmp_path / "rows.csv")
+    elif ending == "jsonl":
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        with pa.ipc.new_stream(tmp_path / "rows.arrow", table.schema) as writer:
+            writer.write_table(table)
+    words = ["--target", "y", "--max-rows", n, *SMALL]
+    _, whole = said(capsys, "run", tmp_path / f"rows.{ending}", *words, "--predictions", tmp_path / "file.csv")
+    with open(tmp_path / f"rows.{ending}", "rb") as pipe:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Once(pipe)))
+        words += ["--format", ending, "--predictions", tmp_path / "pipe.csv", "--model", tmp_path / "m"]
+        code, summary = said(capsys, "run", "-", *words)
+    assert code == 0, summary
+    assert summary["rows"] == n
+    assert summary["metrics"] == whole["metrics"]
+    assert (tmp_path / "pipe.csv").read_bytes() == (tmp_path / "file.csv").read_bytes()
+    assert pa.csv.read_csv(tmp_path / "pipe.csv")["target"].to_pylist() == list(range(n))
+    with open(tmp_path / f"rows.{ending}", "rb") as pipe:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Once(pipe)))
+        code, summary = said(capsys, "run", "-", *words, "--resume")
+    assert code == 0, summary
+    assert summary["rows"] == min(2 * n, 3000)
+
+
+class Once:
+    """A file of which nothing can be read twice, as of a pipe."""
+
+    closed = False
+
+    def __init__(self, file):
+        self.file = file
+
+    def read(self, n=-1):
+        return self.file.read(n)
+
+    def read1(self, n=-1):
+        return self.file.read(min(n, 10_000))
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return False
+
+    def writable(self):
+        return False
+
+
+class Hesitant(MemorySource):
+    """Gives seven rows at most at a time, as a source that waits for more."""
+
+    def read(self, position=None, n_rows=1000):
+        return super().read(position, min(n_rows, 7))
+
+
+@pytest.mark.parametrize("n", [1, 7, 10, 499])
+def test_a_source_that_gives_few_rows_at_a_time_ends_after_as_many_as_asked_for(n):
+    source = Peeked(Hesitant({"x": np.arange(500)}), end_after=n)
+    source.first(None)
+    batches = list(source.read())
+    assert pa.concat_tables([batch.table for batch in batches])["x"].to_pylist() == list(range(n))
+    assert batches[-1].position == n
+
+
+ODD = ["[/b]", "[bold]", ":smile:", "\\[/x]", "[", "a,b"]
+
+
+def test_text_with_brackets_is_shown_as_it_stands(tmp_path, capsys):
+    rows = [{"te[/C]": ODD[k % 6], "[red]": k % 5, "y": f"[/{k % 2}]"} for k in range(60)]
+    folder = tmp_path / "["
+    folder.mkdir()
+    file, model, out = folder / "i]rows.jsonl", str(folder / "m]"), str(folder / "said].csv")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = ["run", str(file), "--target", "y", *SMALL]
+    assert main([*common, "--model", model]) == 0
+    shown = capsys.readouterr()
+    for text in ("te[/C]", "[red]", "[/b]", "classification of 'y'"):
+        assert text in shown.err
+    assert f"streamboost inspect {model}" in shown.out
+    assert main(["inspect", model]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    for text in ("te[/C]", "[/0]", "[/1]", "[/m]"):
+        assert text in shown
+    assert main(["compare", model, model]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(file), "--model", model, "--out", out]) == 0
+    assert "[/said].csv" in capsys.readouterr().err.replace("\n", "")
+    assert pa.csv.read_csv(out).column_names == ["row", "prediction", "probability_[/0]", "probability_[/1]"]
+    assert main([*common, "--ignore", "[/y]", "--json"]) == 2
+    assert "'te[/C]'" in json.loads(capsys.readouterr().out)["error"]
+
+
+class Told:
+    """A report that says something of its own."""
+
+    events = (SimpleNamespace(row=3, kind="new class", detail="[/x] :smile:"),)
+
+    def __str__(self):
+        return "[/z] :smile:"
+
+
+def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
+    console = terminal()
+    console._force_terminal = True
+    with Screen(console, MemorySource({"x": [1.0]}), SimpleNamespace(position=None, n_bad=0)) as screen:
+        screen.see(Told())
+    shown = capsys.readouterr().out
+    assert "new class, [/x] :smile:" in shown
+    assert "[/z] :smile:" in shown
+
+
+def test_a_run_that_begins_with_a_model_has_its_task(rows, tmp_path, capsys):
+    whole = rows.set_column(3, "price", pa.array(np.round(np.abs(rows["price"].to_numpy()))))  # look like classes
+    whole = whole.filter(pa.compute.less(whole["price"], 4))
+    pq.write_table(whole, tmp_path / "whole.parquet")
+    model = SGBRegressor(**SAME)
+    model.learn(rows.drop_columns(["price"]), rows["price"].to_numpy())
+    model.save(tmp_path / "saved.safetensors")
+    words = ["run", tmp_path / "whole.parquet", "--target", "price", "--start-from", tmp_path / "saved.safetensors"]
+    code, summary = said(capsys, *words)
+    assert (code, summary["task"], summary["bad_rows"]) == (0, "regression", 0)
+    code, error = refused(capsys, *words, "--task", "classification", "--model", tmp_path / "m")
+    assert code == 2
+    assert "the model of --start-from is one for regression" in error
+    assert not (tmp_path / "m").exists()
+
+
+# Going on.
+
+
+@pytest.fixture
+def half(rows, tmp_path, capsys):
+    """A run of 200 rows of 500, with options of its own, and the words to go on with it."""
+    words = ["run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", *SMALL]
+    given = ["--metric", "mae", "--metric", "rmse", "--window", 70, "--ignore", "z", "--seed", 3]
+    code, _ = said(capsys, *words, *given, "--max-rows", 200)
+    assert code == 0
+    return [*words, "--resume"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--metric", "r2"], "keeps score by mae, rmse"),
+        (["--metric", "mae"], "keeps score by mae, rmse"),
+        (["--window", 71], "looks at the latest 70 rows"),
+        (["--ignore", "x"], "has left out z"),
+        (["--ignore", "z", "--ignore", "x"], "has left out z"),
+        (["--seed", 4], "has 3"),
+        (["--shards"], "does not live on workers"),
+        (["--task", "classification"], "was made for 'regression'"),
+    ],
+)
+def test_a_run_cannot_go_on_with_other_options(more, sentence, half, tmp_path, capsys):
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    code, error = refused(capsys, *half, *more)
+    assert code == 2
+    assert sentence in error
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.name != "lock"} == {
+        name: data for name, data in before.items() if name != "lock"
+    }
+
+
+@pytest.mark.parametrize("more", [[], ["--metric", "rmse", "--metric", "mae", "--window", 70, "--ignore", "z"]])
+def test_a_run_goes_on_with_the_options_it_was_begun_with(more, half, rows, tmp_path, capsys):
+    assert main([*map(str, half), *map(str, more)]) == 0
+    assert ("Ignored as before: z." in capsys.readouterr().err) == (not more)
+    found = read_latest(tmp_path / "m")
+    bare = SGBRegressor(**SAME | {"random_state": 3})
+    bare.learn(rows.select(["x", "city"]), rows["price"].to_numpy())
+    assert same_state(found.model, bare)
+    assert [metric.name for metric in found.state["book"].running] == ["mae", "rmse"]
+    assert found.state["book"].window == 70
+
+
+def test_a_run_that_goes_on_without_new_rows_says_how_it_stands(half, tmp_path, capsys):
+    _, finished = said(capsys, *half)
+    code, summary = said(capsys, *half)
+    assert code == 0
+    assert summary["rows_of_this_run"] == 0
+    assert summary["metrics"] == finished["metrics"]
+    assert set(summary["metrics"]) == {"mae", "rmse"}
+
+
+def test_predictions_never_have_a_gap(rows, tmp_path, capsys):
+    words = ["run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", "--resume", *SMALL]
+    said(capsys, *words, "--max-rows", 100)
+    file = ["--predictions", tmp_path / "said.csv"]
+    assert main([*map(str, [*words, *file]), "--max-rows", "100"]) == 0
+    assert "Predictions begin with row 100: of those before none were written." in capsys.readouterr().err
+    code, error = refused(capsys, *words, "--max-rows", 100)
+    assert code == 2
+    assert f"writes predictions to {tmp_path / 'said.csv'}" in error
+    assert refused(capsys, *words, "--predictions", tmp_path / "other.csv")[0] == 2
+    code, _ = said(capsys, *words, *file, "--max-rows", 100)
+    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == list(range(100, 300))
+    (tmp_path / "said.csv").rename(tmp_path / "kept.csv")
+    assert main([*map(str, words), "--max-rows", "100"]) == 0
+    assert "No predictions are written from here on" in "".join(capsys.readouterr().err.replace("\n", " "))
+    said(capsys, *words, *file)
+    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == list(range(400, 500))
+
+
+def test_types_of_columns_can_be_said(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("zip,y\n" + "".join(f"0{k % 3},{k / 7}\n" for k in range(60)))
+    words = ["run", tmp_path / "rows.csv", "--target", "y", "--model", tmp_path / "m", *SMALL, "--type", "zip=string"]
+    assert said(capsys, *words, "--max-rows", 30)[0] == 0
+    assert said(capsys, *words, "--resume")[0] == 0
+    _, about = said(capsys, "inspect", tmp_path / "m")
+    assert about["columns"] == [{"name": "zip", "kind": "category"}]
+    code, error = refused(capsys, *words[:-1], "zip=float64", "--resume")
+    assert code == 2
+    assert "Resume with the same types" in error
+    words = ["predict", tmp_path / "rows.csv", "--model", tmp_path / "m", "--keep", "zip", "--type", "zip=string"]
+    assert said(capsys, *words, "--out", tmp_path / "said.jsonl")[0] == 0
+    assert json.loads((tmp_path / "said.jsonl").read_text().splitlines()[1])["zip"] == "01"
+
+
 # How it ends.
 
 
@@ -187,10 +415,25 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/no/p.csv"], 2, "is no directory"),
         (["run", "{}/rows.csv", "--target", "price", "--model", "{}/rows.csv"], 2, "is a file, expected a directory"),
         (["run", "{}/rows.csv"], 2, "Missing option '--target'"),
+        (["run", "{}/rows.csv", "--target", "price", "--ignore", "citty"], 2, "Did you mean 'city'?"),
+        (["run", "{}/rows.csv", "--target", "price", "--key", "citty"], 2, "Did you mean 'city'?"),
+        (["run", "{}/rows.csv", "--target", "price", "--ignore", "price"], 2, "which --target names, too"),
+        (["run", "{}/rows.csv", "--target", "price", "--resume"], 2, "without --model"),
+        (["run", "{}/rows.csv", "--target", "price", "--report", "{}/no/x.html"], 2, "is no directory"),
+        (["run", "{}/rows.csv", "--target", "price", "--report", "{}"], 2, "is a directory"),
+        (["run", "{}/rows.csv", "--target", "price", "--type", "city"], 2, "expected COL=TYPE"),
+        (["run", "{}/rows.csv", "--target", "price", "--type", "city=word"], 2, "expected a pyarrow type"),
+        (["run", "{}/rows.csv", "--target", "price", "--type", "z=string", "--type", "z=int64"], 2, "two types"),
+        (["run", "{}/rows.csv", "--target", "price", "--type", "citty=string"], 2, "'citty'"),
+        (["run", "synthetic:friedman", "--target", "y", "--type", "x=string"], 2, "--type is for files"),
+        (["run", "{}/rows.csv", "--target", "price", "--option", "n_estimators=-3"], 2, "n_estimators=-3: n_learners"),
+        (["run", "{}/rows.csv", "--target", "price", "--option", "max_depth=x"], 2, "max_depth is 'x'"),
+        (["run", "{}/rows.csv", "--target", "price", "--option", 'monotonic_cst={{"u":1}}'], 2, "names the column 'u'"),
         (["run", "{}/rows.csv", "--target", "price", "--every", "0"], 2, "Invalid value for '--every'"),
         (["run", "shipped:nothing", "--target", "y"], 2, "expected one of ['a9a_test'"),
         (["run", "synthetic:nothing", "--target", "y"], 2, "not a known stream"),
-        (["run", "{}/rows.csv", "--target", "price", "--metric", "f1"], 1, "metric 'f1' is unknown"),
+        (["run", "{}/rows.csv", "--target", "price", "--metric", "f1"], 2, "metric 'f1' is unknown"),
+        (["run", "{}/rows.csv", "--target", "price", "--metric", "auc"], 2, "is not one for regression"),
         (["run", "{}/half.csv", "--target", "price", "--strict"], 1, "half.csv, line 3"),
         (["inspect", "{}/nothing"], 2, "No such file"),
         (["inspect", "{}"], 2, "holds no checkpoint"),

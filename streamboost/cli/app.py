@@ -14,10 +14,10 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from streamboost.cli import model_commands, other_commands, run_command
+from streamboost.cli import model_commands, other_commands, predict_command, run_command
 from streamboost.cli.refusals import Refused, sentence_of
+from streamboost.cli.screens import terminal
 
 app = typer.Typer(
     name="streamboost",
@@ -28,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run_command.run)
-app.command("predict")(model_commands.predict)
+app.command("predict")(predict_command.predict)
 app.command("inspect")(model_commands.inspect)
 app.command("compare")(model_commands.compare)
 app.command("serve")(other_commands.serve)
@@ -77,7 +77,7 @@ def _say(words: Sequence[str], sentence: str, code: int) -> int:
     """One clear sentence, for people or for programs."""
     if "--json" in words:
         print(json.dumps({"error": sentence, "code": code}))
-    Console(stderr=True).print(f"streamboost: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+    terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
     return code
 
 

@@ -1,28 +1,24 @@
-"""``streamboost predict``, ``inspect`` and ``compare``: what to do with a model that was saved."""
+"""``streamboost inspect`` and ``compare``: what a model that was saved is, and which of two is better."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 import typer
 from rich.console import Console
 
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import number, print_pairs
+from streamboost.cli.screens import number, print_pairs, terminal
 from streamboost.cluster.crew import Cut
 from streamboost.contenders import gives_probabilities, speak_to
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
 from streamboost.guards import Guard
 from streamboost.inspection import describe, plain, plain_metrics
-from streamboost.predictions import as_column, check_ending, label_type, open_predictions
 from streamboost.scores import ScoreBook, Scored, choose_metrics
 from streamboost.snapshots import load
 from streamboost.sources import open_source
@@ -54,68 +50,6 @@ def _load(path: Path) -> Any:
     return read_latest(live if is_served and not checkpoint_paths(path) else path)
 
 
-def predict(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Rows to predict; as in run.")],
-    model: ModelPath,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A .csv, .jsonl, .arrow or .parquet file; CSV to stdout if left out."),
-    ] = None,
-    keep: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to copy; may be repeated.")] = None,
-    format: Format = None,
-    as_json: AsJson = False,
-) -> None:
-    """Predict the rows of a source with a saved model; the model stays as it is."""
-    with asked():
-        loaded = load_model(model)
-        if not hasattr(loaded, "committee_"):
-            raise Refused(f"{str(model)!r} has learned no row yet. Run it on a stream first.")
-        opened = open_source(*source, **({} if format is None else {"format": format}))
-        target = None if out is None else check_ending(out)
-        if target is not None and target.exists():
-            raise Refused(f"--out is {str(out)!r}, which is there already. Name another file.")
-    file, n_rows = None, 0
-    half = None if target is None else target.with_name(f".half.{target.name}")
-    for batch in opened.read():
-        table = _predicted(loaded, batch.table, n_rows, keep or [])
-        if half is None and not as_json:
-            pa.csv.write_csv(table, sys.stdout.buffer, pa.csv.WriteOptions(include_header=n_rows == 0))
-        elif half is not None:
-            if file is None:
-                half.unlink(missing_ok=True)
-                file = open_predictions(half, table.schema)
-                file.begin()
-            file.add(table)
-        n_rows += table.num_rows
-    if file is not None and half is not None and target is not None:
-        file.finish()
-        half.rename(target)
-        if file.written != half:
-            file.written.unlink()
-    if as_json:
-        typer.echo(json.dumps({"rows": n_rows, "out": None if out is None else str(out)}))
-    elif out is not None:
-        Console(stderr=True).print(f"{n_rows:,} rows: {out}", highlight=False)
-
-
-def _predicted(model: StreamEstimator, table: Any, start: int, keep: list[str]) -> Any:
-    for name in keep:
-        check_column(name, table.column_names, "--keep")
-    known = [name for name in table.column_names if model.encoder_.names is None or name in model.encoder_.names]
-    X, n = table.select(known), table.num_rows
-    columns = {"row": pa.array(np.arange(start, start + n)), **{name: table[name] for name in keep}}
-    if isinstance(model, SGBClassifier):
-        classes = model.classes_
-        kind = label_type(pa.array(classes.tolist()).type)
-        columns["prediction"] = as_column(model.predict(X), np.ones(n, dtype=bool), kind)
-        if gives_probabilities(model):
-            probabilities = model.predict_proba(X)
-            columns |= {f"probability_{label}": pa.array(probabilities[:, k]) for k, label in enumerate(classes)}
-    else:
-        columns["prediction"] = pa.array(np.asarray(model.predict(X), dtype=float))
-    return pa.table(columns)
-
-
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")],
     as_json: AsJson = False,
@@ -134,10 +68,10 @@ def inspect(
         typer.echo(json.dumps(about, default=str))
         return
     if on_workers:
-        print_pairs(Console(), str(model), [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")])
-        _print_metrics(Console(), about)
+        print_pairs(terminal(), str(model), [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")])
+        _print_metrics(terminal(), about)
     else:
-        _print_model(Console(), about, str(model))
+        _print_model(terminal(), about, str(model))
 
 
 def _describe_cut(found: Checkpoint) -> dict[str, Any]:
@@ -211,7 +145,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps(found, default=str))
         return
-    console = Console()
+    console = terminal()
     rows = [
         (name, str(abouts["A"].get(name)), str(abouts["B"].get(name)))
         for name in ("kind", "rows", "loss", "parameters", "bytes", "classes")

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from streamboost.sources import BadRow
+
 
 class Refused(Exception):
     """The command cannot be carried out as given: exit code 2."""
@@ -16,6 +18,8 @@ def asked() -> Iterator[None]:
     """Errors in here come from what the command was given."""
     try:
         yield
+    except BadRow:  # of the rows, not of what was asked
+        raise
     except (ValueError, TypeError, OSError, ImportError) as error:
         raise Refused(sentence_of(error)) from error
 

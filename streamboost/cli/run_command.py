@@ -10,25 +10,36 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 from rich.console import Console
 
-from streamboost.checkpoints import checkpoint_paths, read_latest
 from streamboost.cli.model_commands import load_model
-from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import Screen, print_columns, print_summary
+from streamboost.cli.reading import STDIN, Peeked, source_options
+from streamboost.cli.refusals import Refused, asked, check_column, sentence_of
+from streamboost.cli.resuming import (
+    check_resumed,
+    check_same_predictions,
+    check_same_scores,
+    read_before,
+    same_ignored,
+)
+from streamboost.cli.screens import Screen, print_columns, print_summary, terminal
 from streamboost.cli.watching import Watchers
-from streamboost.cluster.crew import Cut
+from streamboost.contenders import Task, task_of
 from streamboost.estimators import SGBClassifier, SGBRegressor
-from streamboost.guards import label_kind
+from streamboost.guards import Guard, label_kind
 from streamboost.inspection import plain_metrics
 from streamboost.metrics import BY_NAME
 from streamboost.reports import Report
 from streamboost.running import Interrupted, Options, Run
-from streamboost.sources import BadRow, Batch, Position, Source, open_source
+from streamboost.scores import choose_metrics, metric_kind
+from streamboost.sources import open_source
 
 Seconds = float
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
+WINDOW = 1000
+ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
 STEP = 200  # rows that learners on workers learn at once
 
 
@@ -67,14 +78,22 @@ def run(
         list[str] | None, typer.Option(metavar="NAME", help=f"One of {', '.join(BY_NAME)}; may be repeated.")
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows between reports.")] = 1000,
-    window: Annotated[int, typer.Option(min=1, help="How many of the latest rows windowed metrics look at.")] = 1000,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to leave out.")] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many of the latest rows windowed metrics look at; {WINDOW} if left out."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="A column to leave out; may be repeated.")
+    ] = None,
+    type: Annotated[
+        list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more rows at the end, like tail -f.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many more rows.")] = None,
     format: Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="End at the first bad row.")] = False,
     max_bad: Annotated[int | None, typer.Option(min=0, help="End when there are more bad rows than this.")] = None,
-    seed: Annotated[int, typer.Option(help="The model's random state.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="The model's random state; 0 if left out.")] = None,
     key: Annotated[
         str | None, typer.Option(metavar="COL", help="A model of its own for each value of this column.")
     ] = None,
@@ -103,46 +122,54 @@ def run(
 
     Ctrl-C ends the run with a checkpoint; the same command with --resume goes on.
     """
-    console = Console(stderr=True, quiet=quiet)
+    console = terminal(stderr=True, quiet=quiet)
     with asked():
         rows_between, seconds_between = parse_interval(checkpoint_every)
-        opened = Peeked(open_source(*source, **source_options(source, follow=follow, format=format)), strict)
-        before = read_before(model) if resume and model is not None else None
-        names = opened.first(None if before is None else before.position)
-        if names is not None:
-            check_column(target, names.column_names, "--target")
-        chosen = choose_task(task, before, names, target, console)
+        check_report(report)
+        crew = CrewOptions(key, shards, spread, workers, ray, model, start_from)
+        has_crew = crew.is_asked_for
+        before = read_before(model) if resume else None
+        if before is not None:
+            check_same_scores(before, metric, window)
+            check_same_predictions(before, predictions, console)
+        given = source_options(source, format=format, types=type or (), follow=follow)
+        opened = Peeked(open_source(*source, **given), strict, end_after=max_rows, once=STDIN in source)
+        first = opened.first(None if before is None else before.position)
+        ignored = list(dict.fromkeys(ignore or ())) if before is None else same_ignored(before, ignore, console)
+        check_columns(first, target, key, ignored, is_new=before is None)
+        start = None if start_from is None or (before and not has_crew) else load_model(start_from)
+        chosen = choose_task(task, before, start, first, target, console)
         parameters = parse_options(chosen, option or [])
-        if before is not None and not isinstance(before.model, Cut):
-            check_same_options(before.model, parameters)
-        crew = CrewOptions(key, shards, spread, workers, ray, model)
-        if crew.is_asked_for:
-            learner = crew.make(chosen, start_from, parameters, seed)
+        if before is not None:
+            check_resumed(before, parameters, seed if start_from is None else None, has_crew=has_crew)
         else:
-            learner = None if before else make_model(chosen, start_from, parameters, seed)
+            check_metrics(metric, chosen, start or ESTIMATORS[chosen](**parameters))
+            check_parameters(chosen, parameters, first, target, [*ignored, key])
+        if has_crew:
+            learner = crew.make(chosen, start, parameters, seed or 0)
+        else:
+            learner = None if before else make_model(chosen, start, parameters, seed or 0)
         options = Options(
             target,
-            chosen,  # type: ignore[arg-type]
+            chosen,
             every=every,
-            window=window,
+            window=window or WINDOW,
             metrics=metric,
             checkpoint_rows=rows_between,
             checkpoint_seconds=seconds_between,
             predictions=predictions,
             strict=strict,
             max_bad=max_bad,
-            ignore=ignore or (),
+            ignore=ignored,
         )
-        if max_rows is not None:
-            opened.end_after = max_rows
         one = Run(opened, learner, options, model, resume=resume)
-    with one, nullcontext() if learner is None or not crew.is_asked_for else closing(learner):
-        if names is not None:
-            print_columns(console, names, target, chosen, ignore or ())
+    with one, nullcontext() if learner is None or not has_crew else closing(learner):
+        if first is not None:
+            print_columns(console, first, target, chosen, ignored)
         if one.rows:
-            console.print(f"Resumed after {one.rows:,} rows.", highlight=False)
+            console.print(f"Resumed after {one.rows:,} rows.")
         for sentence in one.store.damaged if one.store else ():
-            console.print(f"Passed over: {sentence}", style="yellow", markup=False, highlight=False)
+            console.print(f"Passed over: {sentence}", style="yellow")
         with asked():
             watchers = Watchers(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
         with watchers, Screen(console, opened, one) as screen:
@@ -154,7 +181,7 @@ def run(
         if as_json:
             typer.echo(json.dumps(summary, default=str))
         else:
-            print_summary(Console(), summary)
+            print_summary(terminal(), summary)
     if one.checkpoint_error:
         raise OSError(one.checkpoint_error)
 
@@ -167,6 +194,8 @@ def go(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]
             for see in watchers:
                 see(latest)
     seconds = time.perf_counter() - began
+    if latest is None and one.book is not None:  # no row came, but there were some before
+        latest = one.book.report()
     metrics = {} if latest is None else plain_metrics(latest)
     return {
         "rows": one.rows,
@@ -204,92 +233,79 @@ def ending_by_signals(one: Run) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-class Peeked(Source):
-    """A source whose first rows can be looked at before they are read, and which may end early."""
-
-    def __init__(self, source: Source, strict: bool = False) -> None:
-        self.source = source
-        self.end_after: int | None = None
-        self._hears: Callable[[BadRow], object] | None = None
-        self._unheard: list[BadRow] = []
-        if not strict and getattr(source, "on_bad", None) == "raise":
-            source.on_bad = self._hear  # type: ignore[attr-defined]
-        self._held: tuple[Position, Batch | None, Iterator[Batch]] | None = None
-
-    def first(self, position: Position, n_rows: int = 1000) -> Any:
-        """The first rows after ``position``, a table; None if there are none."""
-        batches = iter(self.source.read(position, n_rows))
-        batch = next(batches, None)
-        self._held = (position, batch, batches)
-        return None if batch is None else batch.table
-
-    def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """The rows after ``position``, those looked at among them."""
-        held, self._held = self._held, None
-        left = self.end_after
-        for batch in self._all(held, position, n_rows):
-            if left is not None and batch.table.num_rows > left:
-                cut = next(iter(self.source.read(position, left)))  # a position within a batch is the source's to tell
-                yield cut
-                return
-            yield batch
-            position = batch.position
-            if left is not None and (left := left - batch.table.num_rows) == 0:
-                return
-
-    def _all(self, held: Any, position: Position, n_rows: int) -> Iterator[Batch]:
-        if held is None or held[0] != position:
-            yield from self.source.read(position, n_rows)
-        elif held[1] is not None:
-            yield held[1]
-            yield from held[2]
-
-    def acknowledge(self, position: Position) -> None:
-        """Pass it on."""
-        self.source.acknowledge(position)
-
-    def share(self, position: Position) -> float | None:
-        """Ask the source."""
-        return self.source.share(position)
-
-    @property
-    def on_bad(self) -> Any:
-        """What hears of bad rows; "raise" until somebody is there for them."""
-        return self._hears or "raise"
-
-    @on_bad.setter
-    def on_bad(self, handler: Callable[[BadRow], object]) -> None:
-        self._hears = handler
-        while self._unheard:
-            handler(self._unheard.pop(0))
-
-    def _hear(self, bad: BadRow) -> None:
-        if self._hears is None:
-            self._unheard.append(bad)
-        else:
-            self._hears(bad)
+def check_report(path: Path | None) -> None:
+    """Refuse a page that could not be written in the end."""
+    if path is not None and path.is_dir():
+        raise Refused(f"--report is {str(path)!r}, which is a directory, expected a file. Name one in it.")
+    if path is not None and not path.parent.is_dir():
+        raise Refused(f"--report is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
 
 
-def read_before(directory: Path) -> Any:
-    """The newest checkpoint of a run that is to be resumed; None if there is none."""
-    if not directory.is_dir() or not checkpoint_paths(directory):
-        return None
-    return read_latest(directory)
+def check_columns(table: Any, target: str, key: str | None, ignored: Sequence[str], *, is_new: bool) -> None:
+    """Refuse columns that the first rows do not have; a run that goes on has met those it leaves out."""
+    for option, column in (("--target", target), ("--key", key)):
+        if column is not None and column in ignored:
+            raise Refused(f"--ignore is {column!r}, which {option} names, too. Drop one of them.")
+        if column is not None and table is not None:
+            check_column(column, table.column_names, option)
+    if table is None:
+        return
+    for name in ignored if is_new else ():
+        check_column(name, table.column_names, "--ignore")
 
 
-def choose_task(task: str, before: Any, table: Any, target: str, console: Console) -> str:
-    """The task asked for, that of the run before, or the one the first targets tell."""
+def choose_task(task: str, before: Any, start: Any, table: Any, target: str, console: Console) -> Task:
+    """The task asked for, that of the run before or of the model to begin with, or the one the first targets tell."""
     if task not in ("auto", "regression", "classification"):
         raise Refused(f"--task is {task!r}, expected regression, classification or auto.")
+    of_start = None if start is None else task_of(start, np.zeros(0))
     if task != "auto":
-        return task
+        if of_start not in (None, task):
+            raise Refused(f"--task is {task}, but the model of --start-from is one for {of_start}. Drop one of them.")
+        return task  # type: ignore[return-value]
     if before is not None:
-        return str(before.state["task"])
+        return before.state["task"]  # type: ignore[no-any-return]
+    if of_start is not None:
+        return of_start
     if table is None:
         raise Refused("the source has no rows yet, so --task auto cannot tell. Pass --task regression, for example.")
     kind, reason = label_kind(table[target])
-    console.print(f"Task: {kind} ({reason}; --task says otherwise).", highlight=False)
+    console.print(f"Task: {kind} ({reason}; --task says otherwise).")
     return kind
+
+
+def check_metrics(names: Sequence[str] | None, task: Task, model: Any) -> None:
+    """Refuse metrics that are unknown, or not for this task and model."""
+    if names is not None:
+        choose_metrics(model, task, [metric_kind(name) for name in names], False)
+
+
+def check_parameters(
+    task: Task, parameters: dict[str, Any], table: Any, target: str, without: Sequence[str | None]
+) -> None:
+    """Refuse parameters with which not one of the first good rows can be learned, if without them one can."""
+    if not parameters or table is None:
+        return
+    rows = table.select([name for name in table.column_names if name not in without])
+    sifted = Guard().sift(rows, target, task)
+    X, y = sifted.X.slice(0, ROWS_TRIED), sifted.y[:ROWS_TRIED]
+    refusal = first_refusal(ESTIMATORS[task](**parameters), X, y)
+    if refusal is not None and first_refusal(ESTIMATORS[task](), X, y) is None:
+        given = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
+        raise Refused(f"a model cannot learn with --option {given}: {sentence_of(refusal)}") from refusal
+
+
+def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
+    """Why a model refuses the first row, if it refuses each of them."""
+    refusal: Exception | None = None
+    for row in range(len(y)):
+        try:
+            model.learn(X.slice(row, 1), y[row : row + 1])
+        except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
+            refusal = refusal or error
+        else:
+            return None
+    return refusal
 
 
 class CrewOptions(NamedTuple):
@@ -301,6 +317,7 @@ class CrewOptions(NamedTuple):
     workers: int | None
     ray: str | None
     directory: Path | None
+    start_from: Path | None
 
     @property
     def is_asked_for(self) -> bool:
@@ -313,9 +330,11 @@ class CrewOptions(NamedTuple):
             raise Refused(
                 "--workers and --ray are given, but neither --key COL nor --shards nor --spread says what for."
             )
+        if self.spread and self.start_from is not None:
+            raise Refused("--spread and --start-from are both given, but only a new model can be spread. Drop one.")
         return bool(shapes)
 
-    def make(self, task: str, start_from: Path | None, parameters: dict[str, Any], seed: int) -> Any:
+    def make(self, task: str, start: Any, parameters: dict[str, Any], seed: int) -> Any:
         """A model on workers; of keys each begins small, with the model to begin with as its prior."""
         from streamboost import cluster
         from streamboost.cluster import key_models
@@ -327,25 +346,22 @@ class CrewOptions(NamedTuple):
             "directory": None if self.directory is None else self.directory / "cluster",
         }
         if self.shards:
-            return cluster.ShardedBooster(make_model(task, start_from, parameters, seed), **named)
+            return cluster.ShardedBooster(make_model(task, start, parameters, seed), **named)
         if self.spread:
-            if start_from is not None:
-                raise Refused("--spread and --start-from are both given, but only a new model can be spread. Drop one.")
             return cluster.SpreadBooster(make_model(task, None, {"semantics": STEP} | parameters, seed), **named)
         assert self.key is not None
         small = key_models.small_classifier if task == "classification" else key_models.small_regressor
         template = small(**{"new_columns": "grow", "random_state": seed} | parameters)
-        prior = None if start_from is None else load_model(start_from)
-        return cluster.KeyedBooster(self.key, template, prior=prior, **named)
+        return cluster.KeyedBooster(self.key, template, prior=start, **named)
 
 
-def make_model(task: str, start_from: Path | None, parameters: dict[str, Any], seed: int) -> Any:
+def make_model(task: str, start: Any, parameters: dict[str, Any], seed: int) -> Any:
     """A new model, or the one to begin with."""
-    if start_from is None:
+    if start is None:
         return ESTIMATORS[task](**{"new_columns": "grow", "random_state": seed} | parameters)
     if parameters:
         raise Refused("--option and --start-from are both given, but a saved model keeps its parameters. Drop one.")
-    return load_model(start_from)
+    return start
 
 
 def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
@@ -360,16 +376,6 @@ def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             parameters[name] = value
     return parameters
-
-
-def check_same_options(model: Any, parameters: dict[str, Any]) -> None:
-    """Refuse parameters that a resumed model does not have."""
-    for name, value in parameters.items():
-        if getattr(model, name) != value:
-            raise Refused(
-                f"--option {name}={value!r} is given, but the model to be resumed has {getattr(model, name)!r}. "
-                "Leave it out, or begin in another directory."
-            )
 
 
 def parse_interval(text: str) -> tuple[int | None, Seconds | None]:
@@ -391,18 +397,3 @@ def parse_interval(text: str) -> tuple[int | None, Seconds | None]:
     except ValueError:
         pass
     raise Refused(f"--checkpoint-every is {text!r}, expected rows such as 10000, or a time such as 30s or 5m.")
-
-
-def source_options(where: Sequence[str], *, follow: bool, format: str | None) -> dict[str, Any]:
-    """The options that a source of this kind takes."""
-    options: dict[str, Any] = {}
-    is_file = not any(part.startswith(("synthetic:", "kafka:", "redis:", "rediss:", "unix:")) for part in where)
-    if format is not None:
-        if not is_file:
-            raise Refused("--format is for files.")
-        options["format"] = format
-    if follow:
-        if any(part.startswith("synthetic:") for part in where):
-            raise Refused("--follow is for files and brokers; generated rows have no end anyway.")
-        options["follow"] = True
-    return options

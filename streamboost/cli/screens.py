@@ -18,6 +18,11 @@ COLUMNS_SHOWN = 40
 SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
 
 
+def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """Where people read: text of theirs is shown as it stands, brackets and colons included."""
+    return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
+
+
 def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:
     """The columns of the first rows, their types, and what they are for."""
     shown = Table(title=f"{table.num_columns} columns; {task} of {target!r}", title_justify="left")
@@ -44,7 +49,7 @@ class Screen:
             has_end = self.source.share(self.run.position) is not None
             self.bar = Progress(
                 *([BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
-                TextColumn("{task.fields[said]}"),
+                TextColumn("{task.fields[said]}", markup=False),
                 TimeElapsedColumn(),
                 *([TimeRemainingColumn()] if has_end else []),
                 console=self.console,
@@ -60,14 +65,12 @@ class Screen:
     def see(self, report: Report) -> None:
         """Show a report."""
         for event in report.events:
-            self.console.print(
-                f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan", markup=False, highlight=False
-            )
+            self.console.print(f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan")
         if self.bar is not None:
             bad = f", {self.run.n_bad:,} bad" if self.run.n_bad else ""
             self.bar.update(self.task, completed=self.source.share(self.run.position), said=f"{report}{bad}")
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
-            self.console.print(str(report), markup=False, highlight=False, soft_wrap=True)
+            self.console.print(str(report), soft_wrap=True)
             self.last_line = time.monotonic()
 
 
@@ -85,7 +88,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     where = {"model": "streamboost inspect {}", "predictions": "predictions: {}", "report": "report: {}"}
     lines += [text.format(summary[name]) for name, text in where.items() if summary.get(name)]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def number(value: float | None) -> str:

@@ -1,0 +1,155 @@
+"""``streamboost predict``: what a saved model says of the rows of a source."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import typer
+
+from streamboost.cli.model_commands import AsJson, Format, ModelPath, load_model
+from streamboost.cli.reading import source_options
+from streamboost.cli.refusals import Refused, asked, check_column
+from streamboost.cli.screens import terminal
+from streamboost.contenders import gives_probabilities
+from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators import SGBClassifier
+from streamboost.predictions import as_column, check_columns, check_ending, label_type, open_predictions
+from streamboost.sources import open_source
+
+
+def predict(
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Rows to predict; as in run.")],
+    model: ModelPath,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .csv, .jsonl, .arrow or .parquet file; CSV to stdout if left out."),
+    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to copy; may be repeated.")] = None,
+    type: Annotated[
+        list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
+    ] = None,
+    format: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the rows of a source with a saved model; the model stays as it is."""
+    with asked():
+        said = Said(load_model(model), keep or [], str(model))
+        target = None if out is None else check_ending(out)
+        if target is not None and target.exists():
+            raise Refused(f"--out is {str(out)!r}, which is there already. Name another file.")
+        batches = iter(open_source(*source, **source_options(source, format=format, types=type or ())).read())
+        first = next(batches, None)
+        said.settle(None if first is None else first.table.schema)
+        check_columns(".csv" if target is None else target.suffix, said.schema)
+    n_rows = 0
+    with _writing(target, said.schema, is_silent=as_json) as write:
+        while first is not None:
+            write(said.of(first.table, n_rows))
+            n_rows += first.table.num_rows
+            first = next(batches, None)
+    if as_json:
+        typer.echo(json.dumps({"rows": n_rows, "out": None if out is None else str(out)}))
+    elif out is not None:
+        terminal(stderr=True).print(f"{n_rows:,} rows: {out}")
+
+
+class Said:
+    """What a model says of tables of rows, as columns to be written.
+
+    Parameters
+    ----------
+    model : StreamEstimator
+    keep : sequence of str
+        Columns to copy.
+    name : str
+        Of the model, for people.
+    """
+
+    def __init__(self, model: StreamEstimator, keep: Sequence[str], name: str) -> None:
+        if not hasattr(model, "committee_"):
+            raise Refused(f"{name!r} has learned no row yet. Run it on a stream first.")
+        self.model, self.keep = model, list(dict.fromkeys(keep))
+        self.kind, self.probabilities = pa.float64(), []
+        if isinstance(model, SGBClassifier):
+            self.kind = label_type(pa.array(model.classes_.tolist()).type)
+            if gives_probabilities(model):
+                self.probabilities = [f"probability_{label}" for label in model.classes_]
+        for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
+            raise Refused(
+                f"--keep is {column!r}, but a column of this name says what the model says. Rename it in the source."
+            )
+
+    def settle(self, schema: Any) -> None:
+        """Know the columns of the rows to come; None if there are none."""
+        kept = []
+        for name in self.keep:
+            if schema is not None:
+                check_column(name, schema.names, "--keep")
+            kept.append((name, pa.null() if schema is None else schema.field(name).type))
+        numbers = [(name, pa.float64()) for name in self.probabilities]
+        self.schema = pa.schema([("row", pa.int64()), *kept, ("prediction", self.kind), *numbers])
+
+    def of(self, table: Any, start: int) -> Any:
+        """The columns for rows whose first is number ``start``."""
+        names = self.model.encoder_.names
+        X = table.select([name for name in table.column_names if names is None or name in names])
+        rows = np.arange(start, start + table.num_rows)
+        said = self._ask(X, start)
+        kept = [table[name].cast(self.schema.field(name).type) for name in self.keep]
+        return pa.table([pa.array(rows), *kept, *said], schema=self.schema)
+
+    def _ask(self, X: Any, start: int) -> list[Any]:
+        try:
+            return self._columns(X)
+        except (TypeError, ValueError):
+            for row in range(X.num_rows):
+                try:
+                    self._columns(X.slice(row, 1))
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"row {start + row} cannot be predicted: {error}") from error
+            raise
+
+    def _columns(self, X: Any) -> list[Any]:
+        values, n = self.model.predict(X), X.num_rows
+        if not isinstance(self.model, SGBClassifier):
+            return [pa.array(np.asarray(values, dtype=float))]
+        said = [as_column(values, np.ones(n, dtype=bool), self.kind)]
+        if self.probabilities:
+            said += [pa.array(share) for share in np.ascontiguousarray(self.model.predict_proba(X).T)]
+        return said
+
+
+@contextmanager
+def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
+    """What to call with each table: it goes to a new file, which is there once it is whole, or to standard output."""
+    if path is None:
+        yield (lambda table: None) if is_silent else _to_stdout(schema)
+        return
+    half = path.with_name(f".half.{path.name}")
+    file = open_predictions(half, schema)
+    file.discard()  # what a process that was killed left behind
+    try:
+        file.begin()
+        yield file.add
+        file.finish()
+        half.rename(path)
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _to_stdout(schema: Any) -> Callable[[Any], None]:
+    pa.csv.write_csv(schema.empty_table(), sys.stdout.buffer)
+
+    def write(table: Any) -> None:
+        pa.csv.write_csv(table, sys.stdout.buffer, pa.csv.WriteOptions(include_header=False))
+
+    return write

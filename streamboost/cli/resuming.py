@@ -1,0 +1,95 @@
+"""Going on with a run: what it was begun with, and which options it can be given now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
+from streamboost.cli.refusals import Refused
+from streamboost.cluster.crew import Cut
+from streamboost.predictions import FORMATS
+from streamboost.scores import ScoreBook
+
+ELSE = "Leave it out, or begin in another directory."
+
+
+def read_before(directory: Path | None) -> Checkpoint | None:
+    """The newest checkpoint of a run that is to be resumed; None if there is none, or it has read nothing."""
+    if directory is None:
+        raise Refused("--resume is given without --model DIR, which says what to go on with. Add it.")
+    if not directory.is_dir() or not checkpoint_paths(directory):
+        return None
+    found = read_latest(directory)
+    return found if found.state.get("rows_read") or isinstance(found.model, Cut) else None
+
+
+def check_resumed(before: Checkpoint, parameters: dict[str, Any], seed: int | None, *, has_crew: bool) -> None:
+    """Refuse parameters that a resumed model does not have, and workers that come or go."""
+    model, is_cut = before.model, isinstance(before.model, Cut)
+    if is_cut != has_crew:
+        lives = f"lives on {model.n_workers} workers ({model.kind})" if is_cut else "does not live on workers"
+        raise Refused(f"the model to be resumed {lives}. Say --key, --shards or --spread as when it was begun.")
+    named = {f"--option {name}": (name, value) for name, value in parameters.items()}
+    if seed is not None:
+        named["--seed"] = ("random_state", seed)
+    for option, (name, value) in named.items() if not is_cut else ():
+        if getattr(model, name) != value:
+            raise Refused(
+                f"{option}={value!r} is given, but the model to be resumed has {getattr(model, name)!r}. {ELSE}"
+            )
+
+
+def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
+    """Refuse scores that were not kept from the first row on: of the rows before nothing is known but the old ones."""
+    book = before.state.get("book")
+    if not isinstance(book, ScoreBook):
+        return
+    kept = [metric.name for metric in book.running]
+    if metrics is not None and set(metrics) != set(kept):
+        raise Refused(
+            f"--metric is {', '.join(metrics)}, but the run to be resumed keeps score by {', '.join(kept)}, and none "
+            f"can be added or dropped on the way. {ELSE}"
+        )
+    if window is not None and window != book.window:
+        raise Refused(
+            f"--window is {window}, but the run to be resumed looks at the latest {book.window} rows, and keeps no "
+            f"others. {ELSE}"
+        )
+
+
+def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:
+    """The columns that a resumed run leaves out: those it has left out so far."""
+    known = before.state.get("given", {}).get("ignore", [])
+    if ignore is not None and set(ignore) != set(known):
+        so_far = f"has left out {', '.join(known)}" if known else "has left out no column"
+        raise Refused(f"--ignore is {', '.join(ignore)}, but the run to be resumed {so_far}. {ELSE}")
+    if ignore is None and known:
+        console.print(f"Ignored as before: {', '.join(known)}.")
+    return list(known)
+
+
+def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
+    """Refuse a resumed run that would leave a gap in the predictions of the run before."""
+    state = before.state
+    if state.get("predictions") is None:
+        if predictions is not None:
+            console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
+        return
+    if predictions is not None:
+        return
+    name = state.get("given", {}).get("predictions")
+    if name is None or is_there(Path(name)):
+        raise Refused(
+            f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap. "
+            "Name that file, or move it away to write no more of them."
+        )
+    console.print(f"No predictions are written from here on: {name} was moved away.")
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file of predictions is there, whole or still growing."""
+    return path.exists() or FORMATS[path.suffix].growing(path).exists()
