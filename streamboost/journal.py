@@ -34,14 +34,15 @@ import pyarrow as pa
 from streamboost.errors import NewerFormat, SnapshotError
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
-VERSION = 1
+VERSION = 2
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 PATIENCE = 10.0  # seconds that a tool which looks into the file may hold it
+SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
 SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, rows BLOB NOT NULL, first TEXT,
-                      refused TEXT);
+                      refused TEXT, origin TEXT);
 CREATE TABLE schemas (number INTEGER PRIMARY KEY, schema BLOB NOT NULL UNIQUE);
 CREATE TABLE rows (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, time REAL NOT NULL, label TEXT,
                    schema INTEGER NOT NULL, row BLOB NOT NULL, first TEXT);
@@ -64,6 +65,7 @@ class Entry(NamedTuple):
     table: Any  # pyarrow.Table, whose last column is the target
     first: list[Any] | None  # what was said of each row when it was first asked about
     refused: str | None  # why the model did not take it
+    origin: Any = None  # where the rows came from, as whoever wrote them says
 
 
 class KeyedRow(NamedTuple):
@@ -160,6 +162,8 @@ class Journal:
         report = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if report != "ok":
             raise self._damage(report)
+        if n_tables and version < VERSION:
+            self._upgrade()
         about = dict(self._db.execute("SELECT name, value FROM about"))
         self.name, self.rows_before, self.target = about["name"], int(about["rows_before"]), about["target"]
         self.counts = self._read_counts()
@@ -172,6 +176,13 @@ class Journal:
         about = [("name", secrets.token_hex(8)), ("rows_before", "0"), ("target", "")]
         self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
         self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
+
+    def _upgrade(self) -> None:
+        """Version 1 did not say where entries came from."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("ALTER TABLE entries ADD COLUMN origin TEXT")
         self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._db.execute("COMMIT")
 
@@ -228,21 +239,23 @@ class Journal:
         """What a request with this id asked for, and what was answered; None if there was none lately."""
         with self._lock, self._explained():
             found = self._db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
-            return None if found is None else (found[0], json.loads(found[1]))
+            return None if found is None else (found[0], json.loads(_unfolded(found[1])))
 
     def entries(self, after: int) -> Iterator[Entry]:
         """The entries after a number, one by one."""
         while True:
             with self._lock, self._explained():
-                query = "SELECT number, kind, rows, first, refused FROM entries WHERE number > ? ORDER BY number"
-                found = self._db.execute(query + " LIMIT 1", (after,)).fetchone()
+                query = "SELECT number, kind, rows, first, refused, origin FROM entries WHERE number > ?"
+                found = self._db.execute(query + " ORDER BY number LIMIT 1", (after,)).fetchone()
             if found is None:
                 return
-            number, kind, rows, first, refused = found
+            number, kind, rows, *texts = found
             if number != after + 1:
                 raise self._damage(f"entry {after + 1} is missing")
             table = read_table(self._unsealed(rows, f"entry {number}"))
-            yield Entry(number, kind, table, None if first is None else json.loads(first), refused)
+            first, refused, origin = texts
+            first, origin = (None if text is None else json.loads(text) for text in (first, origin))
+            yield Entry(number, kind, table, first, refused, origin)
             after = number
 
     def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
@@ -343,7 +356,7 @@ class Transaction:
 
     # Entries and ids.
 
-    def add_entry(self, kind: str, table: Any, first: list[Any] | None = None) -> int:
+    def add_entry(self, kind: str, table: Any, first: list[Any] | None = None, origin: Any = None) -> int:
         """Add rows to be learned; return the number of the entry."""
         data = _sealed(table_bytes(table))
         if len(data) > LARGEST:
@@ -351,9 +364,10 @@ class Transaction:
                 f"the request has {len(data):,} bytes, expected at most {LARGEST:,}. "
                 f"Send its {table.num_rows:,} rows in several requests."
             )
-        values = (kind, data, None if first is None else json.dumps(first))
+        texts = (None if value is None else json.dumps(value) for value in (first, origin))
         self.count(entries=1)
-        return int(self.db.execute("INSERT INTO entries (kind, rows, first) VALUES (?, ?, ?)", values).lastrowid or 0)
+        insert = "INSERT INTO entries (kind, rows, first, origin) VALUES (?, ?, ?, ?)"
+        return int(self.db.execute(insert, (kind, data, *texts)).lastrowid or 0)
 
     def refuse(self, number: int, reason: str) -> None:
         """Note that an entry cannot be learned."""
@@ -367,10 +381,14 @@ class Transaction:
     def add_id(self, id: str, verb: str, answer: Mapping[str, Any]) -> bool:
         """Keep what was answered to a request, and forget the oldest; return False if it was answered before."""
         insert = "INSERT INTO ids (id, verb, answer) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
-        cursor = self.db.execute(insert, (id, verb, json.dumps(answer)))
+        cursor = self.db.execute(insert, (id, verb, _folded(json.dumps(answer))))
         if cursor.rowcount:
             self.db.execute("DELETE FROM ids WHERE number <= ?", ((cursor.lastrowid or 0) - self.journal.ids,))
         return bool(cursor.rowcount)
+
+    def change_answer(self, id: str, answer: Mapping[str, Any]) -> None:
+        """Keep another answer to a request, if it is one of those that are remembered."""
+        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (_folded(json.dumps(answer)), id))
 
     # Rows that wait, and rows that were learned.
 
@@ -402,9 +420,17 @@ class Transaction:
         return {row.key: row for row in self._read_rows(values for values in found if values)}
 
     def oldest(self, n: int, until: float | None = None) -> list[KeyedRow]:
-        """Up to n rows that have waited longest; only those that came by a certain time, if one is given."""
-        query = f"{ROWS} WHERE label IS NULL AND time <= ? ORDER BY time, rows.number LIMIT ?"
+        """Up to n rows that have waited longest; only those that came by a certain time, if one is given.
+
+        Rows whose label is there, so that they are about to be learned with it, do not count as waiting.
+        """
+        query = f"{ROWS} WHERE label IS NULL AND time <= ? {self._without_label} ORDER BY time, rows.number LIMIT ?"
         return self._read_rows(self.db.execute(query, (float("inf") if until is None else until, n)))
+
+    @property
+    def _without_label(self) -> str:
+        """The condition that a row has no early label; most of the time there is nothing to look up."""
+        return "AND key NOT IN (SELECT key FROM early WHERE due)" if self.n("due") else ""
 
     def _read_rows(self, found: Iterable[Any]) -> list[KeyedRow]:
         schemas: dict[bytes, Any] = {}
@@ -431,6 +457,19 @@ class Transaction:
         if surplus > 0:
             self._delete_learned("ORDER BY time, number LIMIT ?", surplus)
 
+    def take_back(self, labels: Mapping[str, Any]) -> None:
+        """Undo :meth:`set_labels`: a row has the earlier label again, or goes if that is None.
+
+        A row that has come anew under the same key stays as it is.
+        """
+        for key, label in labels.items():
+            if label is None:
+                gone = self.db.execute("DELETE FROM rows WHERE key = ? AND label IS NOT NULL", (key,)).rowcount
+                self.count(learned=-gone)
+            else:
+                update = "UPDATE rows SET label = ? WHERE key = ? AND label IS NOT NULL"
+                self.db.execute(update, (json.dumps(label), key))
+
     def remove(self, keys: Iterable[str]) -> None:
         """Forget rows."""
         for key in keys:
@@ -439,16 +478,16 @@ class Transaction:
                 self.count(**{"waiting" if found[0] else "learned": -1})
 
     def drop_oldest(self, n: int) -> None:
-        """Forget rows that have waited longest, if n is above 0."""
+        """Forget rows that have waited longest, if n is above 0; not those whose label is there."""
         if n > 0:
-            query = "SELECT number FROM rows WHERE label IS NULL ORDER BY time, number LIMIT ?"
-            self.db.execute(f"DELETE FROM rows WHERE number IN ({query})", (n,))
+            query = f"SELECT number FROM rows WHERE label IS NULL {self._without_label} ORDER BY time, number LIMIT ?"
+            n = self.db.execute(f"DELETE FROM rows WHERE number IN ({query})", (n,)).rowcount
             self.count(waiting=-n, dropped=n)
 
     def forget(self, before: float) -> None:
-        """Forget learned rows and early labels from before a time."""
+        """Forget learned rows and early labels from before a time; not labels whose row has come."""
         self._delete_learned("AND time < ?", before)
-        self._delete_early("WHERE time < ?", before)
+        self._delete_early("WHERE time < ? AND NOT due", before)
 
     def _delete_learned(self, which: str, value: float) -> None:
         query = f"SELECT number FROM rows WHERE label IS NOT NULL {which}"
@@ -457,14 +496,18 @@ class Transaction:
     # Labels that came before their rows.
 
     def add_early(self, labels: Mapping[str, Any], time: float) -> None:
-        """Keep labels until their rows come; the oldest go if there are too many."""
+        """Keep labels until their rows come; the oldest go if there are too many, but not those whose row has come."""
         self.remove_early(labels)
         values = [(key, time, json.dumps(label)) for key, label in labels.items()]
         self.db.executemany("INSERT INTO early (key, time, label) VALUES (?, ?, ?)", values)
         self.count(early=len(values))
         surplus = self.n("early") - self.journal.limit
         if surplus > 0:
-            self._delete_early("ORDER BY time, rowid LIMIT ?", surplus)
+            self._delete_early("WHERE NOT due ORDER BY time, rowid LIMIT ?", surplus)
+
+    def early_labels(self) -> list[Any]:
+        """The different labels that wait for their rows."""
+        return [json.loads(label) for (label,) in self.db.execute("SELECT DISTINCT label FROM early")]
 
     def due(self, n: int) -> dict[str, EarlyLabel]:
         """Up to n early labels whose rows have come, in the order of the rows."""
@@ -492,11 +535,19 @@ class Transaction:
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
 
 
-# Rows as bytes.
+# Rows and answers as bytes.
 
 
 def _sealed(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "little") + data
+
+
+def _folded(text: str) -> str | bytes:
+    return text if len(text) <= SHORT else zlib.compress(text.encode())
+
+
+def _unfolded(kept: str | bytes) -> str:
+    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
 
 
 def table_bytes(table: Any) -> bytes:

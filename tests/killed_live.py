@@ -4,6 +4,7 @@
 killed. The live model runs in a child made by fork, so that beginning again takes no time.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -15,9 +16,17 @@ import numpy as np
 
 from streamboost import SGBRegressor
 
+LEARN = SGBRegressor.learn
 N_REQUESTS = 330
 KEYS = 60
 LATE = 3  # requests that may be answered while the one who kills comes
+
+
+def moody(self, X, y, sample_weight=None):
+    """Refuse a target, as no check can foresee."""
+    if hasattr(self, "committee_") and 13.0 in y.tolist():
+        raise ValueError("13 brings bad luck.")
+    return LEARN(self, X, y, sample_weight)
 
 
 def serve(directory, start, answer):
@@ -27,6 +36,7 @@ def serve(directory, start, answer):
     from streamboost.live import LiveModel
 
     now = 0
+    SGBRegressor.learn = moody
     model = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0, new_columns="grow")
     live = LiveModel(
         directory,
@@ -37,6 +47,7 @@ def serve(directory, start, answer):
         pending_limit=25,
         correct_within=80.0,
         durable=False,
+        max_columns=4,
         clock=lambda: float(now),
     )
     for now in range(start, N_REQUESTS):
@@ -44,15 +55,23 @@ def serve(directory, start, answer):
         n = int(rng.integers(1, 9))
         keys = [f"key {k}" for k in rng.choice(KEYS, n, replace=False)]
         X = pa.table({"a": rng.normal(size=n), "b": rng.choice(["x", "y"], n)})
+        if (
+            now % 5 in (1, 2) and rng.random() < 0.5
+        ):  # a column that is of one kind now and of the other then, or too many
+            X = X.append_column(f"c{rng.integers(5)}", pa.array([1.0 if rng.random() < 0.5 else "text"] * n))
         y = np.where(rng.random(n) < 0.02, np.nan, np.round(X["a"].to_numpy()))
+        if now > 20 and rng.random() < 0.1:
+            y[0] = 13.0
         id = f"request {now}"
         match now % 5:
             case 0:
                 live.learn(X.append_column("target", pa.array(y)), id=id)
             case 1:
-                live.predict(X, keys, id=id)
+                with contextlib.suppress(ValueError):  # columns that do not fit
+                    live.predict(X, keys, id=id)
             case 2:
-                live.remember(keys, X, np.zeros(n), id=id)
+                with contextlib.suppress(ValueError):
+                    live.remember(keys, X, np.zeros(n), id=id)
             case 3:
                 live.label(keys, y, id=id)
             case 4:

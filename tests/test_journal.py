@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.journal import Journal, read_table, table_bytes
+from streamboost.live.answers import unpacked
 from streamboost.live.intake import pack_rows, plain
 
 TABLE = pa.table({"a": [1.0, 2.0], "b": ["x", None]})
@@ -131,6 +132,79 @@ def test_only_the_latest_ids_are_kept_and_none_twice(journal):
     assert journal.find_id("i9") == ("learn", {"rows": 9})
 
 
+def test_answers_come_back_whole_however_long_and_may_be_changed(journal):
+    long = {"reasons": [[i, 1, f"reason {i}"] for i in range(3000)]}
+    with journal.transaction() as changes:
+        changes.add_id("short", "learn", {"rows": 1})
+        changes.add_id("long", "label", long)
+    assert journal.find_id("long") == ("label", long)
+    kept = dict(journal._db.execute("SELECT id, length(answer) FROM ids"))
+    assert (kept["short"], kept["long"] < len(json.dumps(long)) / 3) == (len('{"rows": 1}'), True)
+    with journal.transaction() as changes:
+        changes.change_answer("short", long)
+        changes.change_answer("long", {"rows": 2})
+        changes.change_answer("unknown", {"rows": 2})
+    assert [journal.find_id(id) for id in ("short", "long", "unknown")] == [
+        ("learn", long),
+        ("label", {"rows": 2}),
+        None,
+    ]
+
+
+def test_a_row_and_a_label_that_have_met_stay_until_they_are_learned(journal):
+    with journal.transaction() as changes:
+        changes.add_early({"a": 1, "b": 2, "c": 3}, 0.0)
+    journal.put(packed("a", time=1.0))
+    with journal.transaction() as changes:
+        changes.add_early({"d": 4, "e": 5}, 5.0)
+        changes.forget(5.0)
+    assert journal.counts == Counter(early=3, due=1, waiting=1) == counted(journal)
+    journal.put(packed(*"stuvwxyz", time=2.0))
+    assert journal.counts == Counter(early=3, due=1, waiting=6, dropped=3)
+    with journal.transaction() as changes:
+        assert sorted(changes.early_labels()) == [1, 4, 5]
+        assert [row.key for row in changes.oldest(10)] == ["v", "w", "x", "y", "z"]
+        assert list(changes.due(10)) == ["a"]
+
+
+def test_labels_that_are_taken_back_leave_what_was_there_before(journal):
+    journal.put(packed("new", "old", "anew"))
+    with journal.transaction() as changes:
+        changes.set_labels({"old": 1}, 1.0)
+        changes.set_labels({"new": 7, "old": 7, "anew": 7}, 2.0)
+    journal.put(packed("anew"))
+    with journal.transaction() as changes:
+        changes.take_back({"new": None, "old": 1, "anew": None, "unknown": None})
+        found = changes.find(["new", "old", "anew"])
+    assert {key: row.label for key, row in found.items()} == {"old": 1, "anew": None}
+    assert journal.counts == Counter(learned=1, waiting=1) == counted(journal)
+
+
+def test_a_journal_of_version_1_goes_on(tmp_path):
+    path = tmp_path / "journal.db"
+    journal = Journal(path)
+    with journal.transaction() as changes:
+        changes.add_entry("label", TABLE, [1.0, 2.0])
+        changes.add_id("i", "learn", {"rows": 1, "reasons": {"3": "no"}})
+    journal.close()
+    old = sqlite3.connect(path)
+    old.execute("ALTER TABLE entries DROP COLUMN origin")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    for _ in range(2):
+        journal = Journal(path)
+        [entry, *_] = journal.entries(after=0)
+        assert (entry.table.equals(TABLE), entry.first, entry.origin) == (True, [1.0, 2.0], None)
+        assert unpacked(journal.find_id("i")[1]) == {"rows": 1, "reasons": {3: "no"}}
+        with journal.transaction() as changes:
+            changes.add_entry("label", TABLE, origin={"keys": ["k", "l"]})
+        journal.close()
+    again = Journal(path)
+    assert [entry.origin for entry in again.entries(after=0)] == [None, *[{"keys": ["k", "l"]}] * 2]
+    again.close()
+
+
 def test_rows_with_an_id_are_put_once(journal):
     for _ in range(2):
         journal.put(packed("k"), id="i")
@@ -197,6 +271,7 @@ actions = st.one_of(
     st.tuples(st.just("label"), st.sampled_from("abcdef")),
     st.tuples(st.just("early"), st.sampled_from("abcdef")),
     st.tuples(st.just("remove"), st.sampled_from("abcdef")),
+    st.tuples(st.just("take back"), st.tuples(st.sampled_from("abcdef"), st.sampled_from([None, 5]))),
     st.tuples(st.just("entry"), st.none()),
     st.tuples(st.just("trim"), st.integers(0, 9)),
     st.tuples(st.just("drop"), st.integers(0, 1)),
@@ -220,6 +295,8 @@ def test_what_is_counted_is_what_is_there(tmp_path_factory, steps):
                     changes.add_early({value: time}, time)
                 case "remove":
                     changes.remove([value])
+                case "take back":
+                    changes.take_back(dict([value]))
                 case "entry":
                     changes.add_entry("learn", TABLE)
                 case "trim":

@@ -1,5 +1,6 @@
 """Any order of requests, crashes and delays: the model is the one that a plain loop over the same rows would make."""
 
+import copy
 import itertools
 import json
 import logging
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -24,6 +25,9 @@ from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.live import LiveModel, NotTogether
+from streamboost.live.answers import packed, unpacked
+from streamboost.live.foresight import Foreseen, check, strange_rows
+from streamboost.live.intake import pack_rows
 from streamboost.metric_base import Probabilities
 from streamboost.states import same_state
 
@@ -108,8 +112,12 @@ class Twin:
             self.learned.pop(key, None)
             self.waiting[key] = (self.clock(), next(self.number), row)
         while len(self.waiting) > 2 * self.limit:
-            del self.waiting[self.oldest(self.waiting)]
+            del self.waiting[self.oldest(self.without_due(self.waiting))]
             self.dropped += 1
+
+    def without_due(self, things):
+        """Neither rows whose label is there nor labels whose row is."""
+        return {key: thing for key, thing in things.items() if not (key in self.waiting and key in self.early)}
 
     def label(self, keys, labels, id=None):
         if id is None or id not in self.ids:
@@ -134,7 +142,8 @@ class Twin:
             for key, label in self.good(early):
                 self.early.pop(key, None)
                 self.early[key] = (self.clock(), next(self.number), label)
-            self.shrink(self.early)
+            while len(self.early) > self.limit:
+                del self.early[self.oldest(self.without_due(self.early))]
             self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
         self.tidy()
 
@@ -150,16 +159,14 @@ class Twin:
             _, number, row = self.waiting.pop(key)
             self.learned[key] = (self.clock(), number, row, label)
             self.early.pop(key, None)
-        self.shrink(self.learned)
-
-    def shrink(self, things):
-        while len(things) > self.limit:
-            del things[self.oldest(things)]
+        while len(self.learned) > self.limit:
+            del self.learned[self.oldest(self.learned)]
 
     def oldest(self, things):
         return min(things, key=lambda key: things[key][:2])
 
     def expire(self):
+        self.settle_due()
         old = [key for key, (time, *_) in self.waiting.items() if time <= self.clock() - self.expire_after]
         self.give_up(sorted(old, key=lambda key: self.waiting[key][:2]))
         self.forget()
@@ -176,22 +183,25 @@ class Twin:
             self.settle([(key, self.default) for key in keys])
 
     def tidy(self):
-        due = sorted((self.waiting[key][1], key) for key in self.early if key in self.waiting)
-        timely = [key for _, key in due if self.waiting[key][0] - self.early[key][0] <= self.within]
-        pairs = [(key, self.early[key][2]) for key in timely]
-        for _, key in due:
-            del self.early[key]
-        self.settle(pairs)
+        self.settle_due()
         surplus = len(self.waiting) - self.limit
         if surplus > 0:
             self.crowded += surplus
             self.give_up(sorted(self.waiting, key=lambda key: self.waiting[key][:2])[:surplus])
         self.save_if_due()
 
+    def settle_due(self):
+        due = sorted((self.waiting[key][1], key) for key in self.early if key in self.waiting)
+        timely = [key for _, key in due if self.waiting[key][0] - self.early[key][0] <= self.within]
+        pairs = [(key, self.early[key][2]) for key in timely]
+        for _, key in due:
+            del self.early[key]
+        self.settle(pairs)
+
     def forget(self):
         before = self.clock() - self.within
         for things in (self.learned, self.early):
-            for key in [key for key, thing in things.items() if thing[0] < before]:
+            for key in [key for key, thing in self.without_due(things).items() if thing[0] < before]:
                 del things[key]
 
     def save_if_due(self):
@@ -258,6 +268,10 @@ class Pair:
     def wait(self, seconds):
         self.clock.now += seconds
 
+    def pause(self):
+        """Nobody writes for so long that all that can be too late is."""
+        self.wait(70.0)
+
     def expire(self):
         assert self.live.expire() == self.twin.expire()
 
@@ -305,7 +319,7 @@ class Pair:
 
 
 KEYS = [f"k{i}" for i in range(9)]
-DISTURBANCES = ["expire", "checkpoint", "crash", "close_and_open"]
+DISTURBANCES = ["expire", "checkpoint", "crash", "close_and_open", "pause"]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -322,7 +336,7 @@ def test_a_live_model_is_its_naive_twin_over_hundreds_of_requests(seed, tmp_path
     for _ in range(250):
         keys = rng.choice(KEYS, rng.integers(1, 5), replace=False).tolist()
         id = None if rng.random() < 0.7 else str(rng.integers(4))
-        match rng.choice(7, p=[0.1, 0.1, 0.27, 0.33, 0.08, 0.1, 0.02]):
+        match rng.choice(8, p=[0.1, 0.1, 0.25, 0.31, 0.08, 0.1, 0.02, 0.04]):
             case 0:
                 pair.learn(draw_rows(len(keys)), draw_y(len(keys)), id)
             case 1:
@@ -337,6 +351,11 @@ def test_a_live_model_is_its_naive_twin_over_hundreds_of_requests(seed, tmp_path
                 getattr(pair, rng.choice(DISTURBANCES))()
             case 6:
                 pair.refuse(int(rng.integers(9)))
+            case 7:  # rows whose labels are there already, and before anyone looks, a long time passes
+                pair.label(keys, draw_y(len(keys)), None)
+                pair.remember(keys, draw_rows(len(keys)), None)
+                pair.pause()
+                getattr(pair, rng.choice(["expire", "checkpoint", "close_and_open", "crash"]))()
         pair.compare()
     twin = pair.twin
     assert min(twin.corrected, twin.expired, twin.crowded, twin.bad) > 3
@@ -454,6 +473,52 @@ def test_no_click_in_30_minutes_counts_as_0_until_the_click_comes(tmp_path):
     twin.learn(features((1.0, "x")), np.array([1]))
     assert same_state(live.model, twin)
     live.close()
+
+
+@pytest.mark.parametrize("end", ["close", "crash"])
+@pytest.mark.parametrize(
+    "options",
+    [{"expire_after": 4.0, "default": 0}, {"expire_after": 4.0}, {"correct_within": 4.0}, {"pending_limit": 1}],
+)
+def test_a_label_that_came_before_its_row_is_learned_however_long_the_restart_takes(tmp_path, options, end):
+    clock, twin = Clock(), classifier()
+    live = LiveModel(tmp_path / "live", classifier(), clock=clock, **options)
+    live.learn(pa.table({"a": [1.0], "target": [0]}))
+    live.label(["v"], [1])
+    clock.now += 1
+    live.remember(["v"], features((1.0, "x")))
+    live.remember(["w"], features((2.0, "x")))
+    live.close() if end == "close" else None
+    directory = live.directory if end == "close" else crash(live, tmp_path)
+    clock.now += 100
+    lessons = []
+    live = LiveModel(directory, clock=clock, on_learned=lambda state, lesson: lessons.append(lesson), **options)
+    live.expire()
+    assert next((lesson.kind, lesson.y.tolist()) for lesson in lessons if not lesson.is_replay) == ("label", [1])
+    twin.learn(pa.table({"a": [1.0]}), np.array([0]))
+    twin.learn(features((1.0, "x")), np.array([1]))
+    if "default" in options:
+        twin.learn(features((2.0, "x")), np.array([0]))
+    assert same_state(live.model, twin)
+    assert (live.n_early, live.n_pending) == (0, 0 if "expire_after" in options else 1)
+    assert live.n_dropped == (1 if options.keys() == {"expire_after"} else 0)
+    live.close()
+
+
+def test_a_request_that_is_written_down_is_answered_even_if_nothing_more_can_be(tmp_path, monkeypatch, caplog):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with LiveModel(tmp_path, regressor()) as live:
+        live.label(["k"], [1.0])
+        live.remember(["k"], features((1.0, "x")))
+        with monkeypatch.context() as patch:
+            patch.setattr("streamboost.journal.Transaction.due", full)
+            assert live.learn(rows_of(3)).rows == 3
+            assert (live.n_early, live.n_pending, live.rows) == (1, 1, 3)
+            assert "could not be learned yet ([Errno 28] No space left" in caplog.text
+        live.learn(rows_of(3))
+        assert (live.n_early, live.n_pending, live.rows) == (0, 0, 7)
 
 
 def test_expired_rows_are_dropped_where_there_is_no_default(tmp_path):
@@ -578,6 +643,137 @@ def test_an_entry_that_the_model_does_not_take_poisons_no_replay(tmp_path):
     again.close()
 
 
+LEARN = SGBRegressor.learn
+
+
+def moody(self, X, y, sample_weight=None):
+    if hasattr(self, "committee_") and 13.0 in y.tolist():
+        raise ValueError("13 brings bad luck.")
+    return LEARN(self, X, y, sample_weight)
+
+
+def die_before_learning(live, request):
+    """Let a request be written down, and nothing more."""
+
+    def die():
+        raise KeyboardInterrupt
+
+    live._catch_up = die
+    with pytest.raises(KeyboardInterrupt):
+        request()
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies before it learns"])
+def test_what_was_promised_is_taken_back_for_good_if_the_model_does_not_take_it(tmp_path, monkeypatch, dies):
+    clock = Clock()
+    options = {"expire_after": 100.0, "default": 13.0, "clock": clock}
+    live = LiveModel(tmp_path / "live", regressor(), **options)
+    live.learn(rows_of(10))
+    live.remember(["new", "old", "fine"], features((1.0, "x"), (2.0, "y"), (3.0, "x")))
+    live.label(["old", "fine"], [2.0, 3.0])
+    monkeypatch.setattr(SGBRegressor, "learn", moody)
+    request = ["new", "unknown", "old", "fine"], [13.0, 4.0, 13.0, 3.0]
+    if dies:
+        die_before_learning(live, lambda: live.label(*request, id="i"))
+        live.remember(["new"], features((4.0, "y")))  # one that came anew is not taken away
+    else:
+        first = live.label(*request, id="i")
+        assert (first.repeated, *first[:5], sorted(first.reasons)) == (False, 0, 0, 1, 1, 2, [0, 2])
+    live = LiveModel(crash(live, tmp_path), **options)
+    again = live.label(*request, id="i")
+    assert (again.repeated, *again[:5]) == (True, 0, 0, 1, 1, 2)
+    assert again.reasons == dict.fromkeys([0, 2], "13 brings bad luck.")
+    assert (live.rows, live.n_corrected, live.n_quarantined, live.n_pending) == (12, 0, 2, dies)
+    assert live.label(["old"], [2.0]).unchanged == 1
+    assert live.label(["new"], [5.0])[:5] == ((1, 0, 0, 0, 0) if dies else (0, 0, 0, 1, 0))
+    live.remember(["slow"], features((1.0, "x")))
+    clock.now += 100
+    assert (live.expire(), live.n_expired, live.n_dropped) == (1, 1, 1)
+    assert live.label(["slow"], [1.0]).early == 1
+    live.close()
+
+
+def test_a_request_that_the_model_did_not_take_is_answered_the_same_if_the_process_died_before(tmp_path, monkeypatch):
+    tables, ids = [rows_of(3), rows_of(2, seed=1)], ["i", "j"]
+    tables[1] = tables[1].set_column(2, "target", pa.array([13.0, None]))
+    live = LiveModel(tmp_path / "live", regressor())
+    live.learn(rows_of(10))
+    monkeypatch.setattr(SGBRegressor, "learn", moody)
+    die_before_learning(live, lambda: live.learn_together(tables, ids))
+    live = LiveModel(crash(live, tmp_path))
+    answers = [live.learn(table, id=id) for table, id in zip(tables, ids, strict=True)]
+    assert [(answer.repeated, answer.rows, answer.quarantined) for answer in answers] == [(True, 0, 3), (True, 0, 2)]
+    missing = "the target 'target' is missing, expected a number."
+    assert answers[1].reasons == {0: "13 brings bad luck.", 1: missing}
+    assert (live.rows, live.n_quarantined) == (10, 5)
+    live.close()
+
+
+def test_a_row_that_another_one_of_its_request_makes_strange_is_said_to_be_so(tmp_path):
+    live = LiveModel(tmp_path / "live", classifier())
+    live.learn(pa.table({"x": [1.0, 2.0], "target": ["u", "v"]}))
+    values = {"number": [1.0], "text": ["t"], "nothing": pa.array([None], pa.string())}
+    for key, value in values.items():
+        live.remember([key], pa.table({"n": value}))
+    first = live.label(list(values), ["u", "v", "u"], id="F")
+    model = live.model
+    live = LiveModel(crash(live, tmp_path))
+    again = live.label(list(values), ["u", "v", "u"], id="F")
+    assert again[:5] == first[:5] == (2, 0, 0, 0, 1)
+    assert again.reasons == first.reasons
+    assert "column 'n' is 't' in row 0, text, but it held numbers so far" in first.reasons[1]
+    assert same_state(live.model, model)
+    assert (live.rows, live.n_quarantined, live.n_pending) == (4, 1, 0)
+    assert live.label(["text"], ["v"]).unchanged == 0
+    live.close()
+
+
+def test_labels_are_checked_against_what_the_model_will_know_after_those_before(tmp_path):
+    keys, labels = list("pqrst"), ["one", "any", "two", "any", "three"]
+    with LiveModel(tmp_path, classifier(loss="hinge")) as live:
+        for key, value in zip(keys, [1.0, "t", 1.0, "t", 1.0], strict=True):  # three tables that can be learned
+            live.remember([key], pa.table({"n": [value]}))
+        with pytest.raises(ValueError, match="'three', but loss 'hinge' has room for 2 classes"):
+            live.label(keys, labels, id="i")
+        assert (live.rows, live.n_pending, live.n_quarantined, live.journal_length) == (0, 5, 0, 0)
+        labelled = live.label(keys[:4], labels[:4], id="i")
+        assert (labelled.learned, list(labelled.reasons), live.n_pending) == (2, [1, 3], 1)
+
+
+kinds = st.sampled_from(["number", "text", "absent", "null"])
+
+
+@given(
+    chunks=st.lists(st.tuples(kinds, kinds, st.sampled_from(["u", "v", "w", "z"])), min_size=1, max_size=6),
+    loss=st.sampled_from(["log_loss", "hinge"]),
+    is_begun=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_foreseen_is_what_comes(chunks, loss, is_begun):
+    model = classifier(loss=loss, n_estimators=1)
+    if is_begun:
+        model.learn(pa.table({"a": [1.0, 2.0], "c": ["p", "q"]}), np.array(["u", "v"]))
+    before = snapshots.pack(model)
+    foreseen, real = Foreseen(model), copy.deepcopy(model)
+    values = {"number": pa.array([1.0]), "text": pa.array(["p"]), "null": pa.array([None], pa.string())}
+    for *two, label in chunks:
+        columns = {name: values[kind] for name, kind in zip("cd", two, strict=True) if kind != "absent"}
+        X, y = pa.table({"a": [3.0]} | columns), np.array([label], dtype=object)
+        try:
+            real.learn(X, y)
+            is_taken = True
+        except ValueError:
+            is_taken = False
+        try:
+            check(foreseen.model, X, y)
+            assert is_taken
+            foreseen.expect(X, y)
+        except ValueError:
+            assert not is_taken
+        assert strange_rows(foreseen.model, X) == strange_rows(real, X)
+    assert snapshots.pack(model) == before
+
+
 def test_learning_that_breaks_off_midway_begins_again_from_what_is_certain(tmp_path, monkeypatch):
     live, twin = LiveModel(tmp_path, regressor()), regressor()
     live.learn(rows_of(20))
@@ -613,6 +809,29 @@ def test_repeated_requests_are_answered_with_the_same_figures_also_after_a_resta
     with pytest.raises(ValueError, match=r"id 'r' is that of an earlier request to learn\. Give each"):
         live.label(["k"], [1.0], id="r")
     live.close()
+
+
+def test_a_repeated_answer_has_the_reasons_of_all_bad_rows(tmp_path):
+    values = [1.5 if i % 3 == 2 else None for i in range(700)]  # reasons that differ, and one that is fine
+    table = pa.table({"a": np.arange(700.0), "target": pa.array([*values[:-1], 1.0])})
+    live = LiveModel(tmp_path / "live", classifier())
+    first = live.learn(table, id="r")
+    keys = [f"k{i}" for i in range(300)]
+    labelled = live.label(keys, [math.nan] * 299 + [1.0], id="s")
+    assert (len(first.reasons), len(labelled.reasons), first.rows, labelled.early) == (699, 299, 1, 1)
+    live = LiveModel(crash(live, tmp_path))
+    again, labelled_again = live.learn(table, id="r"), live.label(keys, [math.nan] * 299 + [1.0], id="s")
+    assert (again.repeated, again.rows, again.quarantined, again.reasons) == (True, 1, 699, first.reasons)
+    assert (labelled_again.repeated, labelled_again[:5]) == (True, labelled[:5])
+    assert labelled_again.reasons == labelled.reasons
+    live.close()
+
+
+@given(st.dictionaries(st.integers(0, 30), st.sampled_from(["p", "q"])))
+def test_packed_answers_lose_nothing(reasons):
+    kept = json.loads(json.dumps(packed({"rows": 1, "reasons": reasons})))
+    assert unpacked(kept) == {"rows": 1, "reasons": reasons}
+    assert len(kept["reasons"]) <= len(reasons)
 
 
 def requests_with_bad_rows(n, make_target):
@@ -656,15 +875,25 @@ def test_requests_learned_together_are_answered_and_learned_as_one_after_the_oth
     one.close()
 
 
-def test_what_cannot_be_learned_together_is_said_so_before_anything_changes(tmp_path):
+def test_what_cannot_be_learned_together_is_said_so_before_anything_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamboost.journal.LARGEST", 50_000)
     with LiveModel(tmp_path, regressor()) as live:
         live.learn(rows_of(50), id="known")
+        live.label(["k"], [1.0], id="a label's")
         before, counts = snapshots.pack(live.model), (live.rows, live.journal_length, live.n_quarantined)
         strange = pa.table({"a": ["text"], "b": ["x"], "target": [1.0]})
         huge = pa.table({"a": [1.0], "b": ["x"], "target": [1e200]})
         for tables, ids in (
             ([rows_of(2), rows_of(3)], ["new", "known"]),
             ([rows_of(2), rows_of(3)], ["twice", "twice"]),
+            ([rows_of(2), rows_of(3)], ["new", "a label's"]),
+            ([rows_of(2), rows_of(3)], ["new", 7]),
+            ([rows_of(2), rows_of(3)], ["new", ["list"]]),
+            ([rows_of(2), rows_of(3)], ["new", "\ud800"]),
+            ([rows_of(2), rows_of(3)], ["new"]),
+            ([rows_of(2), {"a": 1.0}], ["new", None]),
+            ([rows_of(2), rows_of(2).append_column("a", pa.array([1.0, 2.0]))], ["new", None]),
+            ([rows_of(2), rows_of(4000)], ["new", None]),  # more than an entry may hold, here
             ([rows_of(2), strange], [None, None]),
             ([strange, strange], [None, None]),
             ([rows_of(2), rows_of(2, target="other")], [None, None]),
@@ -705,6 +934,10 @@ def test_a_bad_label_leaves_its_row_waiting(tmp_path):
         assert live.label(["k"], [1.0]).learned == 1
 
 
+def two_named(*names):
+    return pa.Table.from_arrays([pa.array([1.0])] * len(names), names=names)
+
+
 @pytest.mark.parametrize(
     ("request_", "error", "words"),
     [
@@ -721,6 +954,10 @@ def test_a_bad_label_leaves_its_row_waiting(tmp_path):
         (lambda live: live.remember(["k"], pa.table({"a": [[1]]})), TypeError, "'a' holds list"),
         (lambda live: live.remember(["k"], pa.table({"target": [1]})), ValueError, "which is what is to be predicted"),
         (lambda live: live.remember(["k"], features((1.0, "x")), [[0.1, 0.9]]), ValueError, "Pass probabilities"),
+        (lambda live: live.learn(two_named("a", "a", "target")), ValueError, "two columns named 'a'.*Rename or drop"),
+        (lambda live: live.learn(two_named("a", "target", "target")), ValueError, "two columns named 'target'"),
+        (lambda live: live.remember(["k"], two_named("a", "b", "b")), ValueError, "two columns named 'b'"),
+        (lambda live: live.predict(two_named("a", "b", "b"), ["k"]), ValueError, "two columns named 'b'"),
         (lambda live: live.learn(rows_of(1), id=7), TypeError, "id 7 is a int, expected text"),
     ],
 )
@@ -831,6 +1068,114 @@ def test_a_replay_is_bit_equal_whatever_the_model(tmp_path, model):
     assert again.rows == 250
     assert same_state(again.model, left)
     again.close()
+
+
+# Bounds.
+
+
+def wide(*names):
+    return pa.table({name: [1.0] for name in names})
+
+
+def test_a_model_grows_no_wider_than_it_may_whichever_way_columns_come(tmp_path):
+    live = LiveModel(tmp_path / "live", regressor(), max_columns=3)
+    live.learn(wide("a", "target"))
+    for request in (
+        lambda: live.learn(wide("b", "c", "d", "target"), id="i"),
+        lambda: live.remember(["k"], wide("b", "c", "d"), id="i"),
+        lambda: live.predict(wide("b", "c", "d"), ["k"], id="i"),
+    ):
+        with pytest.raises(ValueError, match="the model would have 4 columns with 'd', expected at most 3"):
+            request()
+    with pytest.raises(NotTogether, match="4 columns"):
+        live.learn_together([wide("b", "c", "d", "target")] * 2, [None, None])
+    assert (live.n_pending, live.journal_length, live.n_quarantined) == (0, 1, 0)
+    live.label(["later"], [1.0])
+    for key, names in {"p": "ab", "q": "cd", "r": "a", "s": "c", "t": "d", "bad": "ef"}.items():
+        live.remember([key], wide(*names), id=f"ask {key}")
+    labelled = live.label(["bad", "p", "q", "r", "s", "t"], [math.nan, *[1.0] * 5], id="i")
+    assert (labelled.learned, sorted(labelled.reasons)) == (3, [0, 2, 5])  # q does not fit after p, and t not after s
+    assert "4 columns with 'd'" in labelled.reasons[2]
+    assert live.model.encoder_.names == ["a", "b", "c"]
+    assert (live.n_pending, live.n_quarantined) == (1, 3)  # the row with a bad label waits on
+    live.remember(["q"], wide("c", "d"), id="ask q")  # was answered when there was room, and so is again
+    assert live.n_pending == 1
+    assert live.label(["bad"], [1.0]).quarantined == 1
+    live._journal.put(pack_rows(["later"], wide("z"), 0.0))  # as one that was asked about when there was room
+    live.expire()
+    assert (live.n_early, live.n_pending, live.n_quarantined, live.rows) == (0, 0, 5, 4)
+    model = live.model
+    live = LiveModel(crash(live, tmp_path), max_columns=1)  # less than it knows: it learns what it knows
+    assert same_state(live.model, model)
+    assert live.learn(wide("a", "c", "target")).rows == 1
+    assert live.label(["p"], [2.0]).corrected == 1
+    live.close()
+
+
+def test_a_model_knows_no_more_classes_than_it_may_and_early_labels_count(tmp_path):
+    clock = Clock()
+    options = {"max_classes": 3, "clock": clock, "expire_after": 10.0, "default": "default"}
+    live = LiveModel(tmp_path / "live", classifier(), **options)
+    live.learn(pa.table({"a": [1.0, 2.0], "target": ["u", "v"]}))
+    with pytest.raises(ValueError, match="the model would have 4 classes with 'x', expected at most 3"):
+        live.learn(pa.table({"a": [1.0] * 3, "target": ["u", "w", "x"]}))
+    with pytest.raises(NotTogether, match="4 classes"):
+        live.learn_together([pa.table({"a": [1.0], "target": [name]}) for name in "wx"], [None, None])
+    early = live.label(["k1", "k2", "k3", "k4"], ["u", "w", "x", "w"], id="i")
+    assert (early.early, early.quarantined, list(early.reasons)) == (3, 1, [2])
+    again = live.label(["k5"], ["y"])
+    assert (again.early, again.quarantined) == (0, 1)  # w waits, and may come
+    assert "4 classes with 'y', expected at most 3" in again.reasons[0]
+    live.remember(["p", "q", "r"], pa.table({"a": [1.0, 2.0, 3.0]}))
+    labelled = live.label(["p", "q", "r"], ["x", "y", "u"])  # no early label is certain to be learned: x is
+    assert (labelled.learned, list(labelled.reasons), live.n_pending) == (2, [1], 1)
+    live.predict(pa.table({"a": [1.0, 1.0, 1.0]}), ["k1", "k2", "k4"])
+    assert live.model.classes_.tolist() == ["u", "v", "x"]
+    assert (live.n_early, live.n_pending) == (0, 3)  # q, k2 and k4 wait on
+    clock.now += 10
+    assert (live.expire(), live.n_dropped, live.n_pending) == (3, 3, 0)  # the default has no room either
+    assert live.model.classes_.tolist() == ["u", "v", "x"]
+    model = live.model
+    live = LiveModel(crash(live, tmp_path), **options)
+    assert same_state(live.model, model)
+    assert live.label(["k1", "k2", "k3", "k4"], ["u", "w", "x", "w"], id="i").reasons == early.reasons
+    live.close()
+
+
+def test_numbers_are_no_classes(tmp_path):
+    with LiveModel(tmp_path, regressor(), max_classes=2) as live:
+        assert live.learn(rows_of(20)).rows == 20
+        assert live.label(["k", "l", "m"], [1.0, 2.0, 3.0]).early == 3
+
+
+asked = st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=3), st.sampled_from("uvwxy") | st.none())
+
+
+@given(st.lists(asked, min_size=1, max_size=8), st.integers(1, 5), st.integers(1, 4), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_of_one_request_each_row_is_learned_that_fits_after_those_before_it(asked, max_columns, max_classes, is_begun):
+    place = tempfile.mkdtemp()
+    live = LiveModel(place, classifier(n_estimators=1), durable=False)
+    columns, classes, learned = set(), set(), []
+    if is_begun:
+        live.learn(pa.table({"a": [1.0], "target": ["u"]}))
+        columns, classes = {"a"}, {"u"}
+    for i, (names, _) in enumerate(asked):
+        live.remember([str(i)], wide(*sorted(names)))
+    live.max_columns, live.max_classes = max_columns, max_classes
+    known = frozenset(columns)
+    for i, (names, label) in enumerate(asked):
+        fits = names <= columns or len(columns | names) <= max_columns
+        if label is not None and fits and (label in classes or len(classes) < max_classes):
+            columns, classes = columns | names, classes | {label}
+            learned.append(i)
+    labelled = live.label([str(i) for i in range(len(asked))], [label for _, label in asked])
+    assert sorted(set(range(len(asked))) - set(labelled.reasons)) == learned
+    if learned or is_begun:
+        assert set(live.model.encoder_.names) == columns >= known
+        assert set(live.model.classes_.tolist()) == classes
+    live.close()
+    shutil.rmtree(place)
 
 
 # Directories.
@@ -1021,7 +1366,7 @@ def edit(directory, statement):
         (lambda d: [file.unlink() for file in d.glob("journal.db*")], "is missing, and what was learned after"),
         (lambda d: [file.unlink() for file in d.glob("checkpoint-*")], "a journal but no checkpoint"),
         (lambda d: edit(d, "PRAGMA application_id = 1"), "a database of something else"),
-        (lambda d: edit(d, "PRAGMA user_version = 2"), "format version 2, and this streamboost reads .* up to 1"),
+        (lambda d: edit(d, "PRAGMA user_version = 3"), "format version 3, and this streamboost reads .* up to 2"),
         (lambda d: edit(d, "UPDATE entries SET rows = zeroblob(length(rows)) WHERE number = 2"), "checksum of entry 2"),
         (lambda d: edit(d, "DELETE FROM entries WHERE number = 1"), "holds entries 2 to 2, and the checkpoint"),
         (lambda d: edit(d, "UPDATE entries SET number = 3 WHERE number = 2"), "entry 2 is missing"),
@@ -1070,5 +1415,9 @@ def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_p
     assert {name: getattr(killed, name) for name in names} == figures
     assert min(figures.values()) > 0
     assert straight.n_expired > straight.n_crowded
+    kept = [live._journal._db.execute("SELECT id, verb, answer FROM ids").fetchall() for live in (straight, killed)]
+    assert kept[0] == kept[1]  # answers, too
+    reasons = " ".join(str(straight._journal.find_id(id)[1]) for id, *_ in kept[0])
+    assert all(words in reasons for words in ("bad luck", "but it held", "the model would have", "is missing"))
     for live in (straight, killed):
         live.close()

@@ -21,9 +21,13 @@ NUMBER, TEXT = pa.float64(), pa.string()
 def as_table(table: Any) -> Any:
     """A table, or an error that says how to make one."""
     if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
+        table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
         raise TypeError(f"table is a {type(table).__name__}, expected a pyarrow.Table, as pyarrow.table makes one.")
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"table has two columns named {twice!r}, expected distinct names. Rename or drop one of them.")
     return table
 
 

@@ -21,7 +21,10 @@ from streamboost.contenders import Task, joined, no_answers
 from streamboost.errors import SnapshotError
 from streamboost.guards import Quarantine, Sifted
 from streamboost.journal import Entry, Journal, Transaction
+from streamboost.live.answers import Answer, packed, take_back, unpacked, without_labels
+from streamboost.live.bounds import Bounds, known_classes, known_columns
 from streamboost.live.first_answers import write_first
+from streamboost.live.foresight import Foreseen, check
 from streamboost.live.intake import (
     as_table,
     check_keys,
@@ -33,11 +36,10 @@ from streamboost.live.intake import (
     plain,
 )
 from streamboost.live.learner import REFUSALS, Learner, Lesson, LessonKind, split
-from streamboost.live.outcomes import Labelled, Learned, NotTogether, learned_of, refused_of, shares_of
-from streamboost.live.settling import Settled, check, settle, settle_each
+from streamboost.live.outcomes import Labelled, Learned, NotTogether, Share, learned_of, refused_of, shares_of
+from streamboost.live.settling import Settled, settle, settle_each
 
 CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
-REASONS_KEPT = 100  # with the id of a request
 logger = logging.getLogger(__name__)
 
 
@@ -68,6 +70,9 @@ class LiveModel:
         Seconds for which the label of a learned row can be corrected, and a label waits for its row.
     remember_ids : int
         How many ids of requests are remembered.
+    max_columns, max_classes : int, optional
+        How many columns and classes the model may come to know; left out, any number. A table that would bring more is
+        refused; of rows and labels that waited, those that would are put into the quarantine. Both may be set later.
     durable : bool
         Whether requests survive a power cut; the crash of the process they survive always.
     clock : callable
@@ -118,6 +123,8 @@ class LiveModel:
         pending_limit: int = 1_000_000,
         correct_within: float = 86_400.0,
         remember_ids: int = 100_000,
+        max_columns: int | None = None,
+        max_classes: int | None = None,
         durable: bool = True,
         clock: Callable[[], float] = time.time,
         on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
@@ -128,16 +135,19 @@ class LiveModel:
             pending_limit=pending_limit,
             correct_within=correct_within,
             remember_ids=remember_ids,
+            max_columns=1 if max_columns is None else max_columns,
+            max_classes=1 if max_classes is None else max_classes,
         )
         self.directory = Path(directory)
         self.checkpoint_every = checkpoint_every
         self.expire_after, self.default = expire_after, default
         self.pending_limit, self.correct_within = pending_limit, correct_within
+        self.max_columns, self.max_classes = max_columns, max_classes
         self.clock = clock
         self.on_learned = on_learned
         self._writing = threading.Lock()
         self._is_closed = False
-        self._refusal = ""  # of the last entry that the model did not take
+        self._refused: list[tuple[Entry, str]] = []  # of the latest entries, those that the model did not take
         self._quarantine = Quarantine(self.directory / "quarantine.jsonl")
         self._learner = Learner(
             self.directory,
@@ -268,6 +278,9 @@ class LiveModel:
             )
         first = None if predictions is None else write_first(predictions, len(keys))
         if keys and self._answered(id, "remember") is None:
+            too_wide = self._bounds.why_not_columns(known_columns(self.model), table.column_names)
+            if too_wide is not None:
+                raise ValueError(too_wide)
             self._journal.put(pack_rows(keys, plain(table), self.clock(), first), id)
 
     def learn(self, table: Any, *, id: str | None = None) -> Learned:
@@ -285,7 +298,7 @@ class LiveModel:
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Learned(**answered, repeated=True, y=np.zeros(0), answers=no_answers(0), good=np.ones(0, bool))
-            return self._learn(learner, self._sift(learner, as_table(table)), [table.num_rows], [id])[0]
+            return self._learn(self._write_rows(self._sift(learner, as_table(table)), [table.num_rows], [id]))[0]
 
     def learn_together(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
         """The same as :meth:`learn` of each table in turn, at less cost: they are written down and learned as one.
@@ -303,41 +316,51 @@ class LiveModel:
             If they cannot be learned as one; nothing was changed. Learn each by itself.
         """
         with self._writer() as learner:
-            known = [id for id in ids if id is not None]
-            if len(set(known)) < len(known) or any(self._answered(id, "learn") is not None for id in known):
-                raise NotTogether("a request was answered before, expected new ones. Learn each by itself.")
             try:
+                known = [id for id in ids if id is not None]
+                if len(set(known)) < len(known) or any(self._answered(id, "learn") is not None for id in known):
+                    raise NotTogether("a request was answered before, expected new ones. Learn each by itself.")
                 sifted = self._sift(learner, pa.concat_tables(map(as_table, tables)))
-            except REFUSALS as error:
+                shares = self._write_rows(sifted, [table.num_rows for table in tables], ids)
+            except REFUSALS as error:  # of one of them, perhaps: who is meant shows when each is alone
                 raise NotTogether(str(error)) from error
-            return self._learn(learner, sifted, [table.num_rows for table in tables], ids)
+            return self._learn(shares)
 
     def _sift(self, learner: Learner, table: Any) -> tuple[Any, Sifted, Any]:
         """Sort out bad rows, and see that the model would take the others: the table, what is in it, what to learn."""
         sifted = learner.guard.sift(table, self.target, self.task, self.model)
         entry = None
         if len(sifted.y):
+            bounds, model = self._bounds, self.model
+            too_wide = bounds.why_not_columns(known_columns(model), sifted.X.column_names)
+            too_many = bounds.why_not_classes(known_classes(model), sifted.y.tolist())
+            if too_wide is not None or too_many is not None:
+                raise ValueError(too_wide or too_many)
             entry = plain(sifted.X).append_column(self.target, pa.array(sifted.y))
-            check(self.model, *split(entry))
+            check(model, *split(entry))
         return table, sifted, entry
 
-    def _learn(
-        self, learner: Learner, found: tuple[Any, Sifted, Any], sizes: Sequence[int], ids: Sequence[str | None]
-    ) -> list[Learned]:
-        """Write rows down and learn them, for requests of so many rows each."""
+    def _write_rows(
+        self, found: tuple[Any, Sifted, Any], sizes: Sequence[int], ids: Sequence[str | None]
+    ) -> list[Share]:
+        """Write rows down, for requests of so many rows each."""
         table, sifted, entry = found
         shares = shares_of(sifted, sizes)
         with self._journal.transaction() as changes:
             if entry is not None:
-                changes.add_entry("learn", entry)
+                changes.add_entry("learn", entry, origin={"ids": [id for id in ids if id is not None]})
             for share, id in zip(shares, ids, strict=True):
                 rows = ((row, why, id, table.slice(share.start + row, 1)) for row, why in share.reasons.items())
                 self._put_aside(changes, rows)
                 figures = {"rows": share.n_good, "quarantined": len(share.reasons), "reasons": share.reasons}
                 self._answer(changes, id, "learn", figures)
-        lessons = learner.catch_up()
+        return shares
+
+    def _learn(self, shares: Sequence[Share]) -> list[Learned]:
+        """Learn rows that were written down."""
+        lessons, refused = self._catch_up()
         self._tidy()
-        return learned_of(shares, lessons[0]) if lessons else refused_of(shares, self._refusal)
+        return learned_of(shares, lessons[0]) if lessons else refused_of(shares, refused[0][1] if refused else "")
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -352,7 +375,7 @@ class LiveModel:
         id : str, optional
             Of the request: one with the same id is not learned again.
         """
-        with self._writer() as learner:
+        with self._writer():
             answered = self._answered(id, "label")
             nothing = no_answers(0)
             if answered is not None:
@@ -361,14 +384,12 @@ class LiveModel:
             keys = check_keys(keys)
             labels = check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
-                figures = self._settle_labels(changes, keys, labels)
+                figures = self._settle_labels(changes, keys, labels, id)
                 self._answer(changes, id, "label", figures)
-            lessons = learner.catch_up()
+            lessons, refused = self._catch_up()
             self._tidy()
-        for name, kind in (("learned", "label"), ("corrected", "correct")):
-            n = sum(len(lesson.y) for lesson in lessons if lesson.kind == kind)
-            figures["quarantined"] += figures[name] - n  # what the model did not take in spite of all checks
-            figures[name] = n
+        for entry, reason in refused:
+            figures = without_labels(figures, entry.kind, entry.origin["places"], reason)
         lessons = [lesson for lesson in lessons if lesson.kind == "label"]
         if not lessons:
             return Labelled(**figures, repeated=False, y=np.zeros(0), answers=nothing, first=nothing)
@@ -379,6 +400,8 @@ class LiveModel:
     def expire(self, now: float | None = None, *, limit: int | None = None) -> int:
         """Learn or drop rows that have waited too long; return how many. To be called now and then.
 
+        Rows whose label came before them are learned with it first, and are none of these.
+
         Parameters
         ----------
         now : float, optional
@@ -388,6 +411,7 @@ class LiveModel:
         """
         with self._writer():
             now = self.clock() if now is None else now
+            self._settle_due()
             n_expired, left = 0, math.inf if limit is None else limit
             if self.expire_after is not None:
                 while n := self._expire_some(int(min(CHUNK, left)), now, until=now - self.expire_after):
@@ -438,7 +462,7 @@ class LiveModel:
 
     # What was answered, what was learned, what could not be.
 
-    def _answered(self, id: str | None, verb: str) -> dict[str, Any] | None:
+    def _answered(self, id: str | None, verb: str) -> Answer | None:
         """What was answered to a request with this id."""
         if id is None:
             return None
@@ -448,23 +472,29 @@ class LiveModel:
             return None
         if found[0] != verb:
             raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
-        return {**found[1], "reasons": {int(row): reason for row, reason in found[1].get("reasons", {}).items()}}
+        return unpacked(found[1])
 
     def _answer(self, changes: Transaction, id: str | None, verb: str, answer: Mapping[str, Any]) -> None:
         if id is not None:
-            changes.add_id(id, verb, {**answer, "reasons": dict(list(answer["reasons"].items())[:REASONS_KEPT])})
+            changes.add_id(id, verb, packed(answer))
 
     def _tell(self, learner: Learner, lesson: Lesson) -> None:
         if self.on_learned is not None:
             self.on_learned(learner.state, lesson)
 
+    def _catch_up(self) -> tuple[list[Lesson], list[tuple[Entry, str]]]:
+        """Learn what was just written down; what the model does not take in spite of all checks comes back apart."""
+        self._refused = []
+        return self._learner.catch_up(), self._refused
+
     def _refuse(self, learner: Learner, entry: Entry, reason: str) -> None:
-        """Never try an entry again that the model did not take."""
-        self._refusal = reason
+        """Never try an entry again that the model did not take, and take back what was promised with it."""
         rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
         with learner.journal.transaction() as changes:
             changes.refuse(entry.number, reason)
             self._put_aside(changes, rows)
+            take_back(changes, entry, reason)
+        self._refused.append((entry, reason))
 
     def _put_aside(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
         """Put rows into the quarantine: the place, the reason, the position and the row itself of each."""
@@ -475,7 +505,13 @@ class LiveModel:
 
     # Labels: in time, early, late and never.
 
-    def _settle_labels(self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
+
+    def _settle_labels(
+        self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any], id: str | None
+    ) -> dict[str, Any]:
         """Write down what labels mean."""
         now = self.clock()
         rows = changes.find(keys)
@@ -489,25 +525,56 @@ class LiveModel:
             else:
                 places["unchanged" if is_same(found[key].label, label) else "corrected"].append(place)
         reasons: dict[int, str] = {}
+        foreseen = Foreseen(self.model)
         kinds: dict[str, LessonKind] = {"learned": "label", "corrected": "correct"}
         for name, kind in kinds.items():
             which = places[name]
-            settled = settle(self._learner, [found[keys[i]] for i in which], [labels[i] for i in which])
-            reasons |= {which[i]: reason for i, reason in self._write(changes, kind, settled, now).items()}
-        for i in [i for i in places["early"] if is_nothing(labels[i])]:
-            reasons[i] = f"the label is {labels[i]!r}, expected a number or a class."
+            rows_, labels_ = [found[keys[i]] for i in which], [labels[i] for i in which]
+            settled = settle(self._learner, rows_, labels_, self._bounds, foreseen)
+            origin = {"ids": [] if id is None else [id], "places": which}
+            reasons |= {which[i]: reason for i, reason in self._write(changes, kind, settled, now, origin).items()}
+        reasons |= self._bad_early(changes, {i: labels[i] for i in places["early"]}, known_classes(foreseen.model))
+        for i in [i for i in places["early"] if i in reasons]:
             self._put_aside(changes, [(i, reasons[i], keys[i], pa.table({self.target: label_column([labels[i]])}))])
         changes.add_early({keys[i]: labels[i] for i in places["early"] if i not in reasons}, now)
         figures = {name: sum(i not in reasons for i in which) for name, which in places.items()}
         changes.count(corrected=figures["corrected"])
         return {**figures, "quarantined": len(reasons), "reasons": reasons}
 
-    def _write(self, changes: Transaction, kind: LessonKind, settled: Settled, now: float) -> dict[int, str]:
+    def _bad_early(self, changes: Transaction, labels: Mapping[int, Any], classes: set[Any]) -> dict[int, str]:
+        """Why labels need not wait for their rows. Those that wait count as classes, though no row may ever come."""
+        reasons, bounds, classes = {}, self._bounds, set(classes)
+        if bounds.classes is not None and not classes.issuperset(labels.values()):
+            classes.update(changes.early_labels())
+        for i, label in labels.items():
+            if is_nothing(label):
+                reasons[i] = f"the label is {label!r}, expected a number or a class."
+            elif (too_many := bounds.why_not_classes(classes, [label])) is not None:
+                reasons[i] = too_many
+            else:
+                classes.add(label)
+        return reasons
+
+    def _write(
+        self,
+        changes: Transaction,
+        kind: LessonKind,
+        settled: Settled,
+        now: float,
+        origin: Mapping[str, Any] | None = None,
+    ) -> dict[int, str]:
         """Write down rows to be learned; return the reasons of those that are not. A row with a bad label waits on."""
         rows, labels = settled.rows, settled.labels
         for places, table in settled.parts:
             first = [rows[i].first for i in places]
-            changes.add_entry(kind, table, first if any(said is not None for said in first) else None)
+            asked = {} if origin is None else {**origin, "places": [origin["places"][i] for i in places]}
+            were = [rows[i].label for i in places]
+            changes.add_entry(
+                kind,
+                table,
+                first if any(said is not None for said in first) else None,
+                {**asked, "keys": [rows[i].key for i in places], **({"were": were} if kind == "correct" else {})},
+            )
             changes.set_labels({rows[i].key: labels[i] for i in places}, now)
         changes.remove(rows[i].key for i in settled.strange)
         reasons = settled.bad | settled.strange
@@ -527,29 +594,40 @@ class LiveModel:
             rows = changes.oldest(n, until)
             gone: Iterable[int] = range(len(rows))
             if self.default is not None:
-                settled = settle_each(self._learner, rows, [self.default] * len(rows))
+                settled = settle_each(self._learner, rows, [self.default] * len(rows), self._bounds)
                 gone = self._write(changes, "expire", settled, now)
             gone = list(gone)
             changes.remove(rows[i].key for i in gone)
             changes.count(expired=len(rows), dropped=len(gone), crowded=len(rows) if until is None else 0)
-        self._learner.catch_up()
+        self._catch_up()
         return len(rows)
 
     def _tidy(self) -> None:
-        """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due."""
+        """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due.
+
+        The request itself is written down, and its answer must say so: what fails here comes again with the next one.
+        """
+        try:
+            self._settle_due()
+            while (surplus := self.n_pending - self.pending_limit) > 0:
+                self._expire_some(min(surplus, CHUNK), self.clock())
+                self._settle_due()  # of rows that came meanwhile
+        except (OSError, SnapshotError) as error:
+            logger.error("rows that are due in %s could not be learned yet (%s).", self.directory, error)
+        self._checkpoint_if_due()
+
+    def _settle_due(self) -> None:
+        """Learn rows whose labels came before them."""
         while self._journal.counts["due"]:
             with self._journal.transaction() as changes:
                 due = changes.due(CHUNK)
                 rows = changes.find(due)
                 timely = [key for key, label in due.items() if rows[key].time - label.time <= self.correct_within]
                 labels = [due[key].label for key in timely]
-                settled = settle_each(self._learner, [rows[key] for key in timely], labels)
+                settled = settle_each(self._learner, [rows[key] for key in timely], labels, self._bounds)
                 self._write(changes, "label", settled, self.clock())
                 changes.remove_early(due)
-            self._learner.catch_up()
-        while (surplus := self.n_pending - self.pending_limit) > 0:
-            self._expire_some(min(surplus, CHUNK), self.clock())
-        self._checkpoint_if_due()
+            self._catch_up()
 
     def _checkpoint_if_due(self) -> None:
         if self.rows - self._learner.rows_tried >= self.checkpoint_every:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -11,7 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamboost.guards import Sifted
 from streamboost.journal import KeyedRow
+from streamboost.live.bounds import Bounds, known_classes, known_columns
+from streamboost.live.foresight import Foreseen, check_targets, strange_rows
 from streamboost.live.intake import label_column
 from streamboost.live.learner import REFUSALS, Learner, split
 
@@ -26,41 +28,101 @@ class Settled(NamedTuple):
     strange: dict[int, str]  # rows that cannot be
 
 
-def settle(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any]) -> Settled:
-    """Sort rows whose labels have come; labels that the model would refuse are refused, all of them."""
+def settle(
+    learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any], bounds: Bounds, foreseen: Foreseen
+) -> Settled:
+    """Sort rows whose labels have come; labels that the model would refuse are refused, all of them.
+
+    Each part is checked against what the model will know after the parts before it.
+    """
     settled = Settled(rows, labels, [], {}, {})
-    for places, table in _join(rows):
-        column = label_column([labels[place] for place in places])
-        sifted = learner.guard.sift(
-            table.append_column(learner.target, column), learner.target, learner.task, learner.model
-        )
-        settled.bad.update({places[i]: reason for i, reason in sifted.reasons.items()})
-        good = np.array(places)[sifted.good]
-        strange = _strange_rows(learner.model, sifted.X)
-        settled.strange.update({int(good[i]): reason for i, reason in strange.items()})
-        is_fine = np.array([i not in strange for i in range(len(good))], dtype=bool)
-        if is_fine.any():
-            X = sifted.X.filter(pa.array(is_fine)) if strange else sifted.X
-            table = X.append_column(learner.target, pa.array(sifted.y[is_fine]))
-            _check_targets(learner.model, *split(table))
-            settled.parts.append((good[is_fine].tolist(), table))
+    places = _fitting(settled, bounds, foreseen, range(len(rows)))
+    schemas = [rows[place].batch.schema for place in places]
+    for group in bounds.groups(known_columns(foreseen.model), schemas) if places else ():
+        fitting = _fitting(settled, bounds, foreseen, [places[i] for i in group])
+        for part, table in _join([rows[place] for place in fitting]):
+            _settle_part(learner, settled, [fitting[i] for i in part], table, bounds, foreseen)
     return settled
 
 
-def settle_each(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any]) -> Settled:
+def settle_each(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any], bounds: Bounds) -> Settled:
     """The same where nobody can be told of a refusal: it becomes the reason of the labels in question."""
     try:
-        return settle(learner, rows, labels)
-    except REFUSALS as error:
-        if len(rows) == 1:
-            return Settled(rows, labels, [], {0: str(error)}, {})
+        return settle(learner, rows, labels, bounds, Foreseen(learner.model))
+    except REFUSALS:
+        foreseen = Foreseen(learner.model)
     merged = Settled(rows, labels, [], {}, {})
     for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        alone = settle_each(learner, [row], [label])
+        try:
+            alone = settle(learner, [row], [label], bounds, foreseen)
+        except REFUSALS as error:
+            merged.bad[i] = str(error)
+            continue
         merged.parts.extend(([i], table) for _, table in alone.parts)
-        merged.bad.update(dict.fromkeys([i] * len(alone.bad), alone.bad.get(0, "")))
-        merged.strange.update(dict.fromkeys([i] * len(alone.strange), alone.strange.get(0, "")))
+        for all_of_them, of_this in ((merged.bad, alone.bad), (merged.strange, alone.strange)):
+            all_of_them.update(dict.fromkeys([i] * len(of_this), of_this.get(0, "")))
     return merged
+
+
+def _fitting(settled: Settled, bounds: Bounds, foreseen: Foreseen, places: Sequence[int]) -> list[int]:
+    """The rows that the model has room for; the others are noted."""
+    if bounds.columns is None:
+        return list(places)
+    known = known_columns(foreseen.model)
+    reasons = {place: bounds.why_not_columns(known, settled.rows[place].batch.schema.names) for place in places}
+    settled.strange.update({place: why for place, why in reasons.items() if why is not None})
+    return [place for place, why in reasons.items() if why is None]
+
+
+def _settle_part(
+    learner: Learner, settled: Settled, places: list[int], table: Any, bounds: Bounds, foreseen: Foreseen
+) -> None:
+    """Sort rows of one table."""
+    target = learner.target
+    table = table.append_column(target, label_column([settled.labels[place] for place in places]))
+    sifted = learner.guard.sift(table, target, learner.task, learner.model)
+    settled.bad.update({places[i]: reason for i, reason in sifted.reasons.items()})
+    good = np.array(places)[sifted.good].tolist()
+    strange = strange_rows(foreseen.model, sifted.X)
+    settled.strange.update({good[i]: reason for i, reason in strange.items()})
+    fine = [i for i in range(len(good)) if i not in strange]
+    fine = _within(settled, sifted, fine, good, bounds, foreseen)
+    if not fine:
+        return
+    X, y = _chosen(settled, sifted, fine, good) if len(fine) < len(places) else (sifted.X, sifted.y)
+    part = X.append_column(target, pa.array(y))
+    check_targets(foreseen.model, *split(part))
+    foreseen.expect(*split(part))
+    settled.parts.append(([good[i] for i in fine], part))
+
+
+def _within(
+    settled: Settled, sifted: Sifted, fine: list[int], places: list[int], bounds: Bounds, foreseen: Foreseen
+) -> list[int]:
+    """Those rows of a table after which the model is no larger than it may be; the others are noted."""
+    columns, classes, labels = known_columns(foreseen.model), known_classes(foreseen.model), sifted.y.tolist()
+    all_at_once = bounds.why_not_columns(columns, sifted.X.column_names), bounds.why_not_classes(classes, labels)
+    if all_at_once == (None, None):
+        return fine
+    kept = []
+    for i in fine:
+        names = settled.rows[places[i]].batch.schema.names
+        too_wide, too_many = bounds.why_not_columns(columns, names), bounds.why_not_classes(classes, [labels[i]])
+        if too_wide is not None:
+            settled.strange[places[i]] = too_wide
+        elif too_many is not None:
+            settled.bad[places[i]] = too_many
+        else:
+            columns.update(names)
+            classes.add(labels[i])
+            kept.append(i)
+    return kept
+
+
+def _chosen(settled: Settled, sifted: Sifted, fine: list[int], places: list[int]) -> tuple[Any, NDArray[Any]]:
+    """Some rows of a table, without the columns that none of them brought: the model has no use for these."""
+    names = {name for i in fine for name in settled.rows[places[i]].batch.schema.names}
+    return sifted.X.select([name for name in sifted.X.column_names if name in names]).take(fine), sifted.y[fine]
 
 
 def _join(rows: Sequence[KeyedRow]) -> list[tuple[list[int], Any]]:
@@ -76,39 +138,3 @@ def _join(rows: Sequence[KeyedRow]) -> list[tuple[list[int], Any]]:
     except pa.ArrowException:  # a column of numbers here and of text there
         runs = [list(run) for _, run in groupby(range(len(rows)), key=lambda place: tables[place].schema)]
         return [(run, pa.concat_tables([tables[place] for place in run]).combine_chunks()) for run in runs]
-
-
-# What a model takes. Its own checks are asked before anything is written down.
-
-
-def check(model: Any, X: Any, y: NDArray[Any]) -> None:
-    """Refuse what the model would refuse."""
-    _check_columns(model, X)
-    _check_targets(model, X, y)
-
-
-def _check_columns(model: Any, X: Any) -> None:
-    encoded = model._encode(X, "array", learning=True)
-    if hasattr(model, "committee_"):
-        model._check_signs(encoded, model.committee_)
-
-
-def _check_targets(model: Any, X: Any, y: NDArray[Any]) -> None:
-    if hasattr(model, "committee_"):
-        model._check_targets(model._encode_targets(y), model.committee_.loss)
-    else:
-        copy.deepcopy(model).learn(X, y)  # whether its options fit the first rows, only trying tells
-
-
-def _strange_rows(model: Any, X: Any) -> dict[int, str]:
-    """The rows that a model cannot learn whatever their labels are, and why."""
-    if not X.num_rows:
-        return {}
-    try:
-        _check_columns(model, X)
-    except REFUSALS as error:
-        if X.num_rows == 1:
-            return {0: str(error)}
-        alone = ((i, _strange_rows(model, X.slice(i, 1))) for i in range(X.num_rows))
-        return {i: found[0] for i, found in alone if found}
-    return {}
