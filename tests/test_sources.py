@@ -205,6 +205,31 @@ def test_blank_lines_carriage_returns_byte_order_marks_and_missing_last_breaks_d
     assert rows_of(FileSource(path).read()) == [{"x": 1}, {"x": 2}]
 
 
+def test_names_may_hold_any_character_that_ends_no_line(tmp_path):
+    names = ["x\u2028z", "p\x0bq", "r\x85s", "t\x1cu", "two\nlines"]
+    path = tmp_path / "a.csv"
+    as_csv([dict.fromkeys(names, 1.5)], path)
+
+    assert rows_of(FileSource(path).read()) == [dict.fromkeys(names, 1.5)]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("block", [5, 1 << 20])
+def test_lines_that_end_in_carriage_returns_alone_are_refused(tmp_path, monkeypatch, block, follow):
+    monkeypatch.setattr(text_files, "BLOCK", block)
+    for name, content in [
+        ("a.csv", b"x,y\r1,2\r3,4\r"),
+        ("a.tsv", b'"x\ty"\tz\r1\t2\r3\t4'),
+        ("a.jsonl", b'{"x": 1}\r{"x": 2}\r'),
+        ("b.csv", b"x,y\r1,2\n3,4\n"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=r"a carriage return alone ends none\. Convert the file: tr '\\r' '\\n'"):
+            list(FileSource(tmp_path / name, follow=follow, idle_timeout=0).read())
+    (tmp_path / "c.csv").write_bytes(b'"x\rx",y\r\n1,2\r\n')  # within quotes, and before a line feed, they are fine
+    assert rows_of(FileSource(tmp_path / "c.csv", follow=follow, idle_timeout=0).read()) == [{"x\rx": 1, "y": 2}]
+
+
 def test_whole_numbers_may_get_a_fraction_later_and_types_pin_a_column(tmp_path, small_blocks):
     (tmp_path / "a.csv").write_text("x,id\n" + "1,007\n" * 50 + "1.5,008\n")
     (tmp_path / "a.jsonl").write_text('{"x": 1, "id": "007"}\n' * 50 + '{"x": 1.5, "id": "008"}\n')
@@ -214,6 +239,93 @@ def test_whole_numbers_may_get_a_fraction_later_and_types_pin_a_column(tmp_path,
         assert rows[-1] == {"x": 1.5, "id": "008"}
     table = next(FileSource(tmp_path / "a.csv", types={"id": pa.int32()}).read()).table
     assert table.schema.field("id").type == pa.int32()
+
+
+EMPTY_AT_FIRST = {
+    ".csv": ("a,b,y\n1,,2.5\n", "2,7,3.5\n"),
+    ".tsv": ("a\tb\ty\n1\tNA\t2.5\n", "2\t7\t3.5\n"),
+    ".jsonl": ('{"a": 1, "b": null, "y": 2.5}\n', '{"a": 2, "b": 7, "y": 3.5}\n'),
+}
+
+
+@pytest.mark.parametrize("suffix", EMPTY_AT_FIRST)
+def test_a_column_that_is_empty_in_the_first_rows_takes_its_type_when_it_has_a_value(tmp_path, suffix):
+    first, later = EMPTY_AT_FIRST[suffix]
+    path = tmp_path / f"a{suffix}"
+    path.write_text(first)
+    batches = FileSource(path, follow=True, poll=0.001, idle_timeout=0.1).read(n_rows=200)
+    start = next(batches)
+    path.write_text(first + first.splitlines(keepends=True)[-1] + 500 * later)
+    rest = list(batches)
+    kinds = [str(batch.table.schema.field("b").type) for batch in rest]
+    assert kinds == ["null", "double", "double", "double"]
+    assert [row["b"] for row in rows_of([start, *rest])] == [None, None] + [7.0] * 500
+    for k, batch in enumerate([start, *rest]):
+        again = list(FileSource(path).read(stored(batch.position), n_rows=200))
+        assert [after.table for after in again] == [after.table for after in rest[k:]]
+    pinned = FileSource(path, types={"b": "string"} if suffix != ".jsonl" else {"b": "int64"})
+    assert {row["b"] for row in rows_of(pinned.read(stored(start.position)))} == {None, 7 if ".j" in suffix else "7"}
+
+
+def test_rows_that_trickle_through_a_pipe_are_all_read_though_the_first_lacks_a_value(monkeypatch):
+    lines = [b"a,b,y\n1,,2.5\n", *[b"2,7,3.5\n"] * 500]
+    pipe = SimpleNamespace(read1=lambda size: lines.pop(0) if lines else b"")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
+    batches = list(FileSource("-", format="csv").read(n_rows=100))
+    assert [row["b"] for row in rows_of(batches)] == [None] + [7.0] * 500
+    assert [batch.table.num_rows for batch in batches] == [1, 100, 100, 100, 100, 100]
+
+
+sparse = st.lists(st.tuples(*[st.booleans()] * 3), min_size=1, max_size=40)
+
+
+@settings(max_examples=60)
+@given(there=sparse, n=st.integers(1, 9), block=st.integers(1, 200), suffix=st.sampled_from([".csv", ".jsonl"]))
+def test_columns_that_begin_anywhere_are_read_and_resumed_alike_however_the_bytes_come(
+    tmp_path_factory, there, n, block, suffix
+):
+    path = tmp_path_factory.mktemp("sparse") / f"a{suffix}"
+    values = [1.5, "Oslo", True]
+    rows = [
+        {"k": float(k), **{c: v if is_there else None for c, v, is_there in zip("xyz", values, mask, strict=True)}}
+        for k, mask in enumerate(there)
+    ]
+    write(path, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "BLOCK", block)
+        batches = list(FileSource(path).read(n_rows=n))
+        assert rows_of(batches) == rows
+        for k, batch in enumerate(batches, 1):
+            patch.setattr(text_files, "BLOCK", 1 + 7 * block % 211)  # the same, whatever comes with it
+            again = list(FileSource(path).read(stored(batch.position), n_rows=n))
+            assert [after.table for after in again] == [after.table for after in batches[k:]]
+            assert [after.position for after in again] == [after.position for after in batches[k:]]
+
+
+def test_columns_may_begin_one_after_another_in_rows_that_come_at_once(tmp_path):
+    n, path = 60, tmp_path / "a.csv"
+    rows = [{f"c{j}": float(k) if j == k else None for j in range(n)} for k in range(n)]
+    write(path, rows)
+    reader = FileSource(path).read(n_rows=7)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "BLOCK", 400)  # the names and the first row
+        seen = [next(reader)]
+    seen += reader
+    assert rows_of(seen) == rows
+    assert set(seen[-1].table.schema.types) == {pa.float64()}
+
+
+def test_a_bad_row_does_not_settle_the_type_of_a_column(tmp_path, small_blocks):
+    (tmp_path / "a.csv").write_text("x,e\n" + "1,\n" * 50 + "abc,text\n1\n1,7\n")
+    bad = []
+    rows = rows_of(FileSource(tmp_path / "a.csv", on_bad=bad.append).read())
+    assert rows[-1] == {"x": 1.0, "e": 7.0}
+    assert len(bad) == 2
+
+
+def test_whole_seconds_may_get_a_fraction_later_in_a_time_zone_too(tmp_path, small_blocks):
+    (tmp_path / "a.csv").write_text("t\n" + "2024-01-01T00:00:01Z\n" * 9 + "2024-01-01T00:00:01.25Z\n")
+    assert rows_of(FileSource(tmp_path / "a.csv").read())[-1]["t"].microsecond == 250_000
 
 
 def test_types_stay_those_of_the_first_run_whatever_the_file_begins_with_later(tmp_path):
@@ -256,6 +368,62 @@ def test_files_that_were_read_may_go_and_files_that_come_are_read_after_the_know
     write(tmp_path / "a.csv", [{"x": "a0"}])
     rest = [row["x"] for row in rows_of(FileSource(tmp_path / "*.csv").read(stored(position)))]
     assert rest == ["c1", "c2", "a0"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("n_rows", [1, 4, 1000])
+def test_all_files_of_a_folder_may_go_when_they_were_read_and_what_comes_next_is_read(tmp_path, suffix, n_rows):
+    write(tmp_path / f"a{suffix}", ROWS[:5])
+    write(tmp_path / f"b{suffix}", ROWS[5:8])
+    source = FileSource(tmp_path / f"*{suffix}")
+    *before, last = (stored(batch.position) for batch in source.read(n_rows=n_rows))
+    for name in "ab":
+        (tmp_path / f"{name}{suffix}").unlink()
+    assert list(source.read(last)) == []
+    write(tmp_path / f"c{suffix}", ROWS[8:])
+    assert rows_of(source.read(last)) == ROWS[8:]
+    assert source.share(last) == 0.0
+    for position in before:
+        if position["file"].endswith(f"a{suffix}") and position["row"] == 5:
+            continue  # the end of a file, too
+        with pytest.raises(ValueError, match="which is not among the files"):
+            source.read(position)
+
+
+def test_files_named_one_by_one_may_go_and_others_are_not_taken_for_them(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.csv", [{"x": name}])
+    *_, last = FileSource(tmp_path / "a.csv", tmp_path / "b.csv").read()
+    (tmp_path / "b.csv").unlink()
+    assert list(FileSource(tmp_path / "a.csv", tmp_path / "b.csv").read(last.position)) == []
+    again = FileSource(tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.csv").read(last.position)
+    assert rows_of(again) == [{"x": "c"}]
+    assert rows_of(FileSource(tmp_path / "**" / "*.csv").read(last.position)) == [{"x": "c"}]
+    with pytest.raises(ValueError, match=r"the position is in .*b\.csv, which is not among the files"):
+        FileSource(tmp_path / "c.csv").read(last.position)  # and a.csv may be another name of c.csv
+    with pytest.raises(FileNotFoundError, match=r"b\.csv does not exist"):
+        FileSource(tmp_path / "b.csv", follow=True).read(last.position)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_file_was_read_to_its_end_if_only_bad_rows_or_blank_lines_are_left(tmp_path, follow):
+    for rest in ("\n\n", "4,5,6\n", "\n4,5,6\n7,8,9\n"):
+        path = tmp_path / "a.csv"
+        path.write_text("x,y\n1,2\n" + rest)
+        source = FileSource(tmp_path / "*.csv", on_bad="skip", follow=follow, idle_timeout=0)
+        [batch] = source.read()
+        path.unlink()
+        assert list(source.read(stored(batch.position))) == []
+
+
+def test_a_position_taken_before_it_said_whether_it_is_at_the_end_is_still_good(tmp_path):
+    path = write(tmp_path / "a.csv", ROWS[:5])
+    [batch] = FileSource(path).read()
+    old = {name: value for name, value in batch.position.items() if name != "at_end"}
+    assert old != batch.position
+    assert list(FileSource(path).read(old)) == []
+    write(tmp_path / "b.csv", ROWS[5:])
+    assert rows_of(FileSource(tmp_path / "*.csv").read(old)) == ROWS[5:]
 
 
 def test_two_readers_of_one_source_do_not_disturb_each_other(folder):
@@ -381,6 +549,45 @@ def test_followed_globs_go_on_with_files_that_appear_whatever_their_names(tmp_pa
     assert seen == ROWS
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".csv.gz", ".parquet"])
+def test_a_followed_glob_passes_over_an_empty_file_until_there_is_something_in_it(tmp_path, suffix):
+    folder, names = tmp_path / "g", ("a", "b", "c")
+    folder.mkdir()
+    whole = [write(tmp_path / f"{name}{suffix}", ROWS[5 * k : 5 * k + 5]).read_bytes() for k, name in enumerate(names)]
+    a, b, c = (folder / f"{name}{suffix}" for name in names)
+    a.write_bytes(whole[0])
+    options = {"follow": True, "poll": 0.001, "idle_timeout": 0.1}
+    batches = FileSource(folder / f"*{suffix}", **options).read()
+    seen = [next(batches)]
+    b.touch()
+    c.write_bytes(whole[2])
+    seen.append(next(batches))
+    assert rows_of(seen) == ROWS[:5] + ROWS[10:15]
+    middle = stored(seen[-1].position)
+    b.write_bytes(whole[1])
+    assert rows_of(batches) == ROWS[5:10]
+    for follow in (False, True):  # nor is it forgotten after a resume
+        assert rows_of(FileSource(folder / f"*{suffix}", **{**options, "follow": follow}).read(middle)) == ROWS[5:10]
+
+
+def test_a_followed_glob_ends_a_file_that_is_deleted_and_goes_on(tmp_path):
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    a.write_text("x\n1\n")
+    batches = FileSource(tmp_path / "*.csv", follow=True, poll=0.001, idle_timeout=5).read()
+    next(batches)
+    with a.open("a") as file:
+        file.write("2\n")
+    a.unlink()  # what was written before is still read
+    assert rows_of([next(batches)]) == [{"x": 2}]
+    b.write_text("x\n3\n")
+    assert rows_of([next(batches)]) == [{"x": 3}]
+    batches = FileSource(b, follow=True, poll=0.001, idle_timeout=5).read()
+    next(batches)
+    b.unlink()
+    with pytest.raises(ValueError, match=r"b\.csv was deleted while it was followed\. Put it back, or follow a glob"):
+        next(batches)
+
+
 def test_a_followed_file_that_shrinks_is_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x\n1\n2\n")
@@ -453,20 +660,23 @@ def test_all_good_rows_and_no_others_are_read_and_resumed(tmp_path_factory, is_b
         assert [row["x"] for row in rows_of(rest)] == good[k * n :]
 
 
-def test_a_column_that_turns_to_text_or_was_empty_at_first_says_what_to_do(tmp_path, small_blocks):
+def test_a_column_that_turns_to_text_says_what_to_do(tmp_path, small_blocks):
     (tmp_path / "a.csv").write_text("x,e\n" + "1,\n" * 50 + "abc,\n")
     with pytest.raises(BadRow, match=r"line 52: column 'x' holds 'abc', but it is double .* types=\{'x': 'string'\}"):
         list(FileSource(tmp_path / "a.csv").read())
-    (tmp_path / "e.csv").write_text("x,e\n" + "1,\n" * 50 + "1,7\n")
-    with pytest.raises(BadRow, match=r"line 52: column 'e' holds '7', but it was empty .* types=\{'e': 'float64'\}"):
+    (tmp_path / "e.csv").write_text("x,my e\n" + "1,\n" * 50 + "1,7\n1,oh\n")
+    with pytest.raises(BadRow, match=r"'my e' holds 'oh', .* types=\{'my e': 'string'\} \(--type 'my e=string'\)"):
         list(FileSource(tmp_path / "e.csv").read())
-    assert rows_of(FileSource(tmp_path / "e.csv", types={"e": "float64"}).read())[-1] == {"x": 1.0, "e": 7.0}
+    assert rows_of(FileSource(tmp_path / "e.csv", types={"my e": "string"}).read())[-1] == {"x": 1.0, "my e": "oh"}
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n' * 50 + '{"x": "abc"}\n')
     with pytest.raises(BadRow, match=r"line 51: column 'x' holds a string, but it is double .* pass on_bad='skip'"):
         list(FileSource(tmp_path / "a.jsonl").read())
     (tmp_path / "k.jsonl").write_text('{"x": 1}\n' * 50 + '{"z": 1}\n')
-    with pytest.raises(BadRow, match=r"line 51: the row has a key besides 'x' .* types=\{'key': 'float64'\}"):
+    with pytest.raises(BadRow, match=r"line 51: the row has a key besides 'x' .* types=\{'key': 'float64'\} \(--type"):
         list(FileSource(tmp_path / "k.jsonl").read())
+    (tmp_path / "n.jsonl").write_text('{"x": 1, "e": null}\n' * 50 + '{"z": 1}\n')
+    with pytest.raises(BadRow, match=r"line 51: the row has a key besides 'x', 'e' "):
+        list(FileSource(tmp_path / "n.jsonl").read())
     assert rows_of(FileSource(tmp_path / "k.jsonl", types={"z": "float64"}).read())[-1] == {"x": None, "z": 1.0}
 
 
@@ -721,6 +931,14 @@ def test_open_source_takes_files_streams_frames_and_sources(tmp_path):
     assert isinstance(open_source(path, format="csv"), FileSource)
     assert isinstance(open_source("synthetic:hyperplane", seed=4), HyperplaneSource)
     assert isinstance(open_source({"x": [1]}), MemorySource)
+    for suffix in (".csv", ".tsv", ".jsonl", ".jsonl.gz", ".parquet"):
+        typed = open_source(write(tmp_path / f"t{suffix}", [{"x": 1}]), types={"x": "int64"})
+        assert typed.schema.field("x").type == pa.int64()
+    assert open_source("shipped:electricity", types={"day": "string"}).schema.field("day").type == pa.string()
+    for unread in ("synthetic:friedman", {"x": [1]}, FriedmanSource()):
+        with pytest.raises(ValueError, match=r"types \(--type\) is given, but .* has types of its own, .* Leave"):
+            open_source(unread, types={"x": "float64"})
+    assert isinstance(open_source("synthetic:friedman", types={}), FriedmanSource)
     source = FriedmanSource()
     assert open_source(source) is source
     assert source.acknowledge(7) is None

@@ -86,7 +86,10 @@ class BadRow(ValueError):
 
 
 class Piece(NamedTuple):
-    """Rows as a reader found them, of whatever number, and the position after the first k of them."""
+    """Rows as a reader found them, of whatever number, and the position after the first k of them.
+
+    Without rows it says that the position has moved on, past what is no row.
+    """
 
     table: Any  # pyarrow.Table
     after: Callable[[int], Position]
@@ -111,6 +114,8 @@ def in_batches(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
                     yield Batch(pa.concat_tables(gathered), position)
                     gathered, count = [], 0
                 continue
+            if not piece.table.num_rows and gathered:
+                position = piece.after(0)
             start = 0
             while start < piece.table.num_rows:
                 taken = min(n_rows - count, piece.table.num_rows - start)

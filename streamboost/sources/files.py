@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
-import hashlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,13 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
-from streamboost.sources.schemas import checked_types, from_text, to_text
+from streamboost.sources.known_files import STDIN, TEXT, KnownFile, called, check_identity, has_bytes, size_of
+from streamboost.sources.schemas import checked_types, from_text
 from streamboost.sources.table_files import read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
 from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat, TextFormat
 
-STDIN = "-"
-HEAD = 4096  # bytes by which a file is known again
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 FORMATS = {
     ".csv": "csv",
@@ -36,15 +34,15 @@ FORMATS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
-TEXT = ("csv", "tsv", "jsonl")
 
 
 class FileSource(Source):
     r"""The rows of files, one file after another.
 
     Whole numbers of CSV and JSON lines are read as float64, for a later row may have a fraction; ``types`` pins them.
-    Types come from the first megabyte and then hold for all rows, files and later runs. Blank lines are passed over,
-    and an empty field is a missing value.
+    Types come from the first megabyte, or from what is there of it, and then hold for all rows, files and later runs;
+    a column that was empty so far takes the type of its first value. Blank lines are passed over, and an empty field
+    is a missing value.
 
     Parameters
     ----------
@@ -61,7 +59,8 @@ class FileSource(Source):
     delimiter : str, optional
         Between the fields of a CSV file.
     follow : bool
-        Wait for more rows and files at the end. A line is read once it is whole. A file is over when another appears.
+        Wait for more rows and files at the end. A line is read once it is whole. A file is over when there is another
+        with something in it; one that is empty is read when it no longer is.
     stop : callable, optional
         Asked while waiting whether to stop.
     idle_timeout : float, optional
@@ -137,14 +136,14 @@ class FileSource(Source):
             return None
         if position is None:
             return 0.0
-        past = sum(os.path.getsize(path) for path in position["done"] if os.path.exists(path))
-        total = past + sum(os.path.getsize(path) for path in self._files(position["done"]))
-        kind, packing = self._kind(position["file"])
-        size = os.path.getsize(position["file"])
-        if kind == "parquet":
-            past += int(size * position["row"] / max(pq.read_metadata(position["file"]).num_rows, 1))
+        path, done = position["file"], position["done"]
+        past, size = sum(map(size_of, done)), size_of(path)
+        total = past + size + sum(map(size_of, self._files([*done, path])))
+        kind, packing = self._kind(path)
+        if kind == "parquet" and size:
+            past += int(size * position["row"] / max(pq.read_metadata(path).num_rows, 1))
         elif kind in TEXT and packing is None:
-            past += position["offset"]
+            past += min(position["offset"], size)
         return past / max(total, 1)
 
     # Which files, and in which order
@@ -159,12 +158,12 @@ class FileSource(Source):
         if kind is None:
             known = ", ".join(FORMATS)
             raise ValueError(
-                f"{_called(path)} does not tell its format by its name, expected one of {known} "
+                f"{called(path)} does not tell its format by its name, expected one of {known} "
                 "(and then .gz or .zst). Pass format='csv', for example."
             )
         if kind == "parquet" and (packing or path == STDIN):
             raise ValueError(
-                f"{_called(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the end. "
+                f"{called(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the end. "
                 "Write it to a plain file; it is packed inside."
             )
         return kind, packing
@@ -200,78 +199,101 @@ class FileSource(Source):
             raise ValueError(
                 f"position is {position!r}, expected one of a batch of this source. To start anew pass None."
             ) from error
+        schema = schema and self._resumed(from_text(schema))
+        if position.get("at_end") and self._may_be_gone(path) and not os.path.exists(path):
+            done = [*done, path]
+            return _Start(done, None, Place(), schema, self._files(done))
         files = self._files(done)
         if path not in files:
             raise ValueError(
-                f"the position is in {_called(path)}, which is not among the files. "
+                f"the position is in {called(path)}, which is not among the files. "
                 "Put it back, or start from None to read the others from their beginning."
             )
         if path != STDIN:
-            _check_identity(path, position)
-        schema = schema and from_text(schema)
-        for name, kind in self.types.items() if schema else ():
-            if name not in schema.names or schema.field(name).type != kind:
+            check_identity(path, position)
+        return _Start(done, path, place, schema, [file for file in files if file != path])
+
+    def _may_be_gone(self, path: str) -> bool:
+        """Whether it is one of these files, and no error that it was deleted after it was read."""
+        if path in self.paths:
+            return not self.follow  # nobody would come to write the file that is waited for
+        return any(fnmatch.fnmatchcase(path, ours.replace("**/", "*")) for ours in self.paths)  # "**/" may be nothing
+
+    def _resumed(self, schema: Any) -> Any:
+        """The schema of a position, with types for columns that had none."""
+        for name, kind in self.types.items():
+            before = schema.field(name).type if name in schema.names else None
+            if before == pa.null():
+                schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
+            elif before != kind:
                 raise ValueError(
                     f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
                     "Resume with the same types, or start from None."
                 )
-        return _Start(done, path, place, schema, [file for file in files if file != path])
+        return schema
 
     # Reading them
 
     def _pieces(self, start: _Start) -> Iterator[Piece | None]:
         done, path, place, schema, queue = start
         while True:
-            if path is None:
-                if not queue and self.follow:
+            if path is None and self.follow:
+                queue = [file for file in queue if has_bytes(file)]  # others may be written to: they are not done
+                if not queue:
                     yield None
                     if self._wait(None, 0, done) == "stopped":
                         return
                     queue = self._files(done)
+                    continue
+            if path is None:
                 if not queue:
                     return
                 path = queue.pop(0)
-            file = _File(path, *self._kind(path), done, schema)
+            file = KnownFile(path, *self._kind(path), done, schema)
             yield from self._file_pieces(file, place)
             if file.is_stopped:
                 return
             done, path, place, schema = [*done, path], None, Place(), file.schema
 
-    def _file_pieces(self, file: _File, start: Place) -> Iterator[Piece | None]:
+    def _file_pieces(self, file: KnownFile, start: Place) -> Iterator[Piece | None]:
         try:
             for span in self._spans(file, start):
                 if span is None:
                     yield None
                     continue
-                if file.schema is None:
-                    file.schema = self._schema = span.table.schema
+                if file.schema != span.table.schema:
+                    if file.schema is not None:  # a column has a type from here on: a batch has rows of one schema
+                        yield None
+                    file.schema = span.table.schema
+                self._schema = file.schema
                 file.look()
                 yield Piece(span.table, partial(_position_after, file.identity, span))
         except (OSError, pa.ArrowException) as error:
             raise ValueError(
-                f"{_called(file.path)} cannot be read as {file.kind}: {error}. It may be damaged, cut short or still "
+                f"{called(file.path)} cannot be read as {file.kind}: {error}. It may be damaged, cut short or still "
                 "being written; write it again, or pass format=... if it is of another kind than its name says."
             ) from error
 
-    def _spans(self, file: _File, start: Place) -> Iterator[Span | None]:
+    def _spans(self, file: KnownFile, start: Place) -> Iterator[Span | None]:
         path, kind, packing = file.path, file.kind, file.packing
         if path != STDIN and not file.is_plain_text and not os.path.getsize(path):
             raise ValueError(f"{path} is empty, expected rows. Remove it, or write it again.")
         if kind == "parquet":
             yield from read_parquet(path, self.types, file.schema, start.row)
             return
-        with _open(file) as stream:
+        with file.open() as stream:
             if kind == "arrow":
-                yield from read_arrow(stream, _called(path), self.types, file.schema, start.row)
+                yield from read_arrow(stream, called(path), self.types, file.schema, start.row)
                 return
             is_piped = path == STDIN and not packing
             reader = TextReader(
-                _called(path),
+                called(path),
                 self._text_format(kind, file.schema),
                 read=stream.read1 if is_piped else stream.read,
                 seek=stream.seek if file.is_plain_text else None,
                 bad=partial(self._bad, file),
                 more=partial(self._at_end, file) if self.follow and file.is_plain_text else None,
+                is_live=path == STDIN,
             )
             yield from reader.spans(start)
 
@@ -281,17 +303,21 @@ class FileSource(Source):
         delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
         return CsvFormat(self.types, schema, delimiter=delimiter, names=self.names)
 
-    def _bad(self, file: _File, place: Place, text: str, reason: str) -> None:
+    def _bad(self, file: KnownFile, place: Place, text: str, reason: str) -> None:
         file.look()
         position = {**file.identity, **place._asdict()}
-        bad = BadRow(f"{_called(file.path)}, line {place.line + 1}", reason, position=position, text=text)
+        bad = BadRow(f"{called(file.path)}, line {place.line + 1}", reason, position=position, text=text)
         if self.on_bad == "raise":
             raise bad
         if callable(self.on_bad):
             self.on_bad(bad)
 
-    def _at_end(self, file: _File, n_bytes: int) -> End:
-        end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path])
+    def _at_end(self, file: KnownFile, n_bytes: int) -> End:
+        if os.path.exists(file.path) or not self._may_be_gone(file.path):
+            end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path])
+        else:  # what was written before it was deleted can still be read
+            end = "finished" if file.is_gone else "more"
+            file.is_gone = True
         file.is_stopped = end == "stopped"
         return end
 
@@ -299,8 +325,13 @@ class FileSource(Source):
         """Until the file holds more than ``n_bytes``, or there is a new one, or enough was waited."""
         began = time.monotonic()
         while True:
-            is_newer = bool(self._files(done))  # before the look at the size: what came first is read first
-            size = 0 if path is None else os.path.getsize(path)
+            # before the look at the size: what came first is read first
+            is_newer = any(has_bytes(file) for file in self._files(done))
+            size = 0 if path is None else size_of(path)
+            if path is not None and not os.path.exists(path):
+                if self._may_be_gone(path):
+                    return "more"
+                raise ValueError(f"{path} was deleted while it was followed. Put it back, or follow a glob of files.")
             if size < n_bytes:
                 raise ValueError(f"{path} shrank while it was read. Add rows at its end only, or start a new file.")
             if size > n_bytes:
@@ -323,73 +354,9 @@ class _Start(NamedTuple):
     queue: list[str]
 
 
-class _File:
-    """The file being read, and the part of a position that is the same for all its rows."""
-
-    def __init__(self, path: str, kind: str, packing: str | None, done: list[str], schema: Any) -> None:
-        self.path, self.kind, self.packing = path, kind, packing
-        self.is_plain_text = path != STDIN and packing is None and kind in TEXT
-        self.is_stopped = False
-        self.schema = schema
-        self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
-
-    def look(self) -> None:
-        """Know the file by its first bytes, of which there are more by and by, and its schema once it has one."""
-        if self.path != STDIN and self.identity.get("head", 0) < HEAD:
-            self.identity = {**self.identity, **_head(self.path, HEAD)}
-            if not self.is_plain_text:
-                self.identity["size"] = os.path.getsize(self.path)
-        if self.identity["schema"] is None and self.schema is not None:
-            self.identity = {**self.identity, "schema": to_text(self.schema)}
-
-
 def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
-    return {**identity, **span.after(k)._asdict()}
-
-
-def _head(path: str, n_bytes: int) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        content = file.read(n_bytes)
-    return {"head": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _check_identity(path: str, position: Mapping[str, Any]) -> None:
-    size = os.path.getsize(path)
-    if size < position.get("size", position["offset"]):
-        raise ValueError(
-            f"{path} is shorter than when the position was taken. Put the old file back, or start from None."
-        )
-    if position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
-        raise ValueError(
-            f"{path} is not the file it was when the position was taken. Put the old file back, or start from None."
-        )
-
-
-def _open(file: _File) -> Any:
-    """A stream of the unpacked bytes, to be closed by ``with``."""
-    if file.path == STDIN:
-        stdin = pa.PythonFile(sys.stdin.buffer, mode="r") if file.packing else sys.stdin.buffer
-        return pa.CompressedInputStream(stdin, file.packing) if file.packing else _Open(stdin)
-    if file.packing:
-        return pa.input_stream(file.path, compression=file.packing)
-    return open(file.path, "rb") if file.is_plain_text else pa.memory_map(file.path)
-
-
-class _Open:
-    """The standard input, which is not ours to close."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> Any:
-        return self.stream
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def _called(path: str) -> str:
-    return "the standard input" if path == STDIN else path
+    at_end = {"at_end": True} if span.is_last and k == span.table.num_rows else {}
+    return {**identity, **span.after(k)._asdict(), **at_end}
 
 
 def _choice(name: str, value: str | None, known: list[str]) -> str | None:

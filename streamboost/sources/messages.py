@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from streamboost.sources.base import BadRow, Piece, Position
-from streamboost.sources.schemas import to_text
+from streamboost.sources.schemas import to_text, type_advice
 
 Content: TypeAlias = bytes | Mapping[bytes, bytes] | None
 Decoder: TypeAlias = Callable[[Any], dict[str, Any]]  # from a content to values by key
@@ -160,7 +160,8 @@ class RowReader:
         found = repr(value) if self.is_text else NAMES_IN_JSON.get(type(value), "an object")
         return (
             f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows. Mend the "
-            f"message, pass on_bad='skip', or read the column as text from the start with types={{{name!r}: 'string'}}."
+            f"message, pass on_bad='skip', or read the column as text from the start with "
+            f"{type_advice(name, 'string')}."
             if name in self.schema.names
             else f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,7 +53,7 @@ def check_same(expected: Any, found: Any, file: str) -> None:
         if kind != field.type:
             raise ValueError(
                 f"{file}: column {field.name!r} is {kind}, but it was {field.type} in the rows before. "
-                f"To read both as one type, pass types={{{field.name!r}: 'float64'}} or another that fits."
+                f"To read both as one type, pass {type_advice(field.name, 'float64')} or another that fits."
             )
 
 
@@ -74,6 +75,17 @@ def brief_names(names: list[str]) -> str:
     """A few names, and how many more there are."""
     shown = ", ".join(map(repr, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def type_advice(name: str, kind: str) -> str:
+    """How to pin a column, in Python and on the command line.
+
+    Examples
+    --------
+    >>> print(type_advice("price", "float64"))
+    types={'price': 'float64'} (--type price=float64)
+    """
+    return f"types={{{name!r}: {kind!r}}} (--type {shlex.quote(f'{name}={kind}')})"
 
 
 def to_text(schema: Any) -> str:

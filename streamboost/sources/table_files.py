@@ -19,6 +19,10 @@ ARROW_FILE = b"ARROW1\0\0"  # what the file format starts with; a stream follows
 
 def read_parquet(path: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
     """The rows of a Parquet file from ``start_row`` on; row groups before it are not looked at."""
+    yield from _last_marked(_parquet_spans(path, types, schema, start_row))
+
+
+def _parquet_spans(path: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
     with pq.ParquetFile(path, pre_buffer=False) as file:
         found = _checked(file.schema_arrow, types, schema, path)
         sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
@@ -38,7 +42,7 @@ def read_arrow(stream: Any, name: str, types: Mapping[str, Any], schema: Any, st
         stream = _Again(head, stream)
     with pa.ipc.open_stream(stream) as reader:
         found = _checked(reader.schema, types, schema, name)
-        yield from _spans(_valid(reader), found, 0, start_row, name)
+        yield from _last_marked(_spans(_valid(reader), found, 0, start_row, name))
 
 
 def _valid(reader: Any) -> Iterator[Any]:
@@ -64,6 +68,22 @@ def _spans(batches: Iterator[Any], schema: Any, row: int, start_row: int, name: 
             table = pa.Table.from_batches([batch.slice(skipped)]).select(schema.names)
             yield Span(_cast(table, schema, name), row + skipped)
         row = end
+
+
+def _last_marked(spans: Iterator[Span]) -> Iterator[Span]:
+    """Say of the last that it is."""
+    held = None
+    try:
+        for span in spans:
+            if held is not None:
+                yield held
+            held = span
+    except Exception:
+        if held is not None:
+            yield held
+        raise
+    if held is not None:
+        yield held._replace(is_last=True)
 
 
 def _cast(table: Any, schema: Any, name: str) -> Any:

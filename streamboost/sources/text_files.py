@@ -10,11 +10,12 @@ import numpy as np
 
 from streamboost.arrays import IntArray
 from streamboost.sources.record_kernels import NEWLINE
-from streamboost.sources.text_formats import UNREADABLE, TextFormat
+from streamboost.sources.text_formats import LINE_ENDS, UNREADABLE, TextFormat
 
 BLOCK = 1 << 20  # bytes
 LONGEST_ROW = 1 << 26  # bytes; more than this is a quote that was never closed
 MOST_BAD_ROWS_TO_GUESS_FROM = 20
+FEW = 32  # rows to go on with where the types have changed
 HALF = "the file ends in the middle of this row"
 
 End: TypeAlias = Literal["more", "finished", "stopped"]
@@ -29,15 +30,16 @@ class Place(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Rows of a table, and where each of them ends in its file."""
+    """Rows of a table, and where each of them ends in its file; without rows, a place that was reached."""
 
     table: Any
     row: int  # of the first
     lines: IntArray | None = None
     offsets: IntArray | None = None
+    is_last: bool = False  # whether nothing follows in the file, as it stands now
 
     def after(self, k: int) -> Place:
-        """The place after the first k rows, k > 0."""
+        """The place after the first k rows."""
         if self.lines is None or self.offsets is None:
             return Place(self.row + k)
         return Place(self.row + k, int(self.lines[k - 1]), int(self.offsets[k - 1]))
@@ -52,6 +54,7 @@ class _Records(NamedTuple):
     starts: IntArray
     ends: IntArray
     lines: IntArray  # which each ends
+    is_last: bool  # whether nothing follows
 
     def drop(self, k: int, *, is_header: bool = False) -> _Records:
         row = self.row if is_header else self.row + k
@@ -66,7 +69,8 @@ class TextReader:
     """Rows of one file of text.
 
     ``more`` is asked, with the bytes read, what to do at the end of the file, and may wait there; without it the end
-    is the end. ``bad`` gets the place, text and reason of each bad row, and may raise.
+    is the end. ``bad`` gets the place, text and reason of each bad row, and may raise. What ``is_live`` gives bytes
+    as somebody writes them: so no more is asked of it than is needed, and which row is the last is not known.
     """
 
     name: str
@@ -75,15 +79,18 @@ class TextReader:
     seek: Callable[[int], object] | None  # None: rows can only be skipped by reading them
     bad: Callable[[Place, str, str], None]
     more: Callable[[int], End] | None = None
+    is_live: bool = False
 
     def spans(self, start: Place) -> Iterator[Span | None]:
         """The rows after ``start``; None whenever there are no more for now."""
-        self._rest, self._place = b"", Place()
+        self._rest, self._place, self._is_behind = b"", Place(), False
+        self._ahead: bytes | None = None  # read already, to see whether anything follows
         needs_header = self.format.has_header
         if not needs_header:
             self._seek(start)
         for records in self._records():
             if records is None:
+                yield from self._catch_up()
                 yield None
                 continue
             if not len(records.ends):
@@ -99,6 +106,14 @@ class TextReader:
                 if self.format.schema is None:
                     self._settle(records)
                 yield from self._good(records, 0, len(records.ends))
+        yield from self._catch_up()
+
+    def _catch_up(self) -> Iterator[Span]:
+        """The end of the file, if only bad rows are between it and the last good one."""
+        if self._is_behind and not self._rest and self.format.schema is not None:
+            self._is_behind = False
+            row, line, offset = self._place
+            yield Span(self.format.schema.empty_table(), row, np.array([line]), np.array([offset]), is_last=True)
 
     def _seek(self, start: Place) -> bool:
         if self.seek is None or not start.offset:
@@ -111,27 +126,31 @@ class TextReader:
                 "since. Start again from None."
             )
         self.seek(start.offset)
-        self._rest, self._place = b"", start
+        self._rest, self._place, self._ahead = b"", start, None
         return True
 
     def _records(self) -> Iterator[_Records | None]:
         """Blocks of whole rows."""
         while True:
-            block = self.read(BLOCK)
+            block = self.read(BLOCK) if self._ahead is None else self._ahead
+            self._ahead = None
             if block:
                 data = self._rest + block
                 ends = self.format.ends(data)
                 self._rest = data[ends[-1] :] if len(ends) else data
                 self._check_length()
                 if len(ends):
-                    yield self._cut(data[: ends[-1]], ends)
+                    self._ahead = None if self.is_live else self.read(BLOCK)
+                    yield self._cut(data[: ends[-1]], ends, is_last=not (self._rest or self.is_live or self._ahead))
+                else:
+                    self._check_line_ends()
                 continue
             if self.more is not None:
                 yield None
             end = "finished" if self.more is None else self.more(self._place.offset + len(self._rest))
             if end == "finished" and self._rest:
                 data, self._rest = self._rest, b""
-                records = self._cut(data, np.array([len(data)]))
+                records = self._cut(data, np.array([len(data)]), is_last=True)
                 if len(self.format.ends(data + b"\n")):
                     yield records
                 else:
@@ -148,7 +167,15 @@ class TextReader:
                 "Look for a quote that is never closed, or for a file that is not text."
             )
 
-    def _cut(self, data: bytes, ends: IntArray) -> _Records:
+    def _check_line_ends(self) -> None:
+        """Refuse a file that seems to be all one line, as it ends its lines in carriage returns."""
+        if self._place.offset or b"\r" not in self._rest:
+            return
+        ends = self.format.ends(self._rest.replace(b"\r", b"\n"))
+        if len(ends) and self._rest[ends[0] :].strip(b"\r"):
+            raise ValueError(f"{self.name} ends its lines in carriage returns alone. {LINE_ENDS}")
+
+    def _cut(self, data: bytes, ends: IntArray, *, is_last: bool) -> _Records:
         """Rows with their places, blank ones left out; what comes next is after them."""
         codes = np.frombuffer(data, np.uint8)
         starts = np.concatenate([[0], ends[:-1]])
@@ -157,7 +184,7 @@ class TextReader:
         size, first = ends - starts, codes[starts]
         is_row = ~((size == 1) & (first == NEWLINE)) & ~((size == 2) & (first == ord("\r")))
         self._place = Place(row + int(is_row.sum()), int(lines[-1]), offset + len(data))
-        return _Records(data, row, offset, starts[is_row], ends[is_row], lines[is_row])
+        return _Records(data, row, offset, starts[is_row], ends[is_row], lines[is_row], is_last)
 
     def _settle(self, records: _Records) -> None:
         """Guess the types from the first rows, without the bad ones among them."""
@@ -175,7 +202,8 @@ class TextReader:
         except UNREADABLE as error:
             raise ValueError(
                 f"{self.name}: none of the first {MOST_BAD_ROWS_TO_GUESS_FROM} rows can be read; the first "
-                f"says {error}. Pass format=... if the file is of another kind than its name says."
+                f"says {error}. Pass format=... if the file is of another kind than its name says"
+                f"{', or other types=... (--type)' if self.format.types else ''}."
             ) from error
 
     def _longest(self, good: bytes, rest: _Records) -> int:
@@ -198,25 +226,48 @@ class TextReader:
 
     def _good(self, records: _Records, i: int, j: int) -> Iterator[Span]:
         """Rows i to j; if some are bad, halve until they are alone."""
-        data, n = records.text(i, j), j - i
-        try:
-            table = self.format.parse(data)
-            found, reason = table.num_rows, "the line holds several rows. Put a line break, not a blank, between them."
-        except UNREADABLE as error:
-            found, reason = -1, self.format.explain(error) if n == 1 else ""
-        if found == n:
-            yield Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j])
-        elif n > 1:
+        end, step = j, j - i
+        table, reason = self._table(records.text(i, end), step)
+        while table is not None:
+            first = i + self.format.first_value(table)
+            if first > i:
+                yield self._span(self.format.fitted(table.slice(0, first - i)), records, i, first)
+            if first == j:
+                return
+            if first < end:  # a column begins here: the rows from here on are of other types
+                self.format.settle_more(records.text(first, first + 1))
+            step = FEW if first < end else 2 * step  # where one column begins, others may soon
+            i, end = first, min(first + step, j)
+            table, reason = self._table(records.text(i, end), end - i)
+        if j - i > 1:
             middle = (i + j) // 2
             yield from self._good(records, i, middle)
             yield from self._good(records, middle, j)
-        elif found:  # a line of blanks, in which Arrow finds no row, is not bad
-            is_half = not data.endswith(b"\n")
+        elif reason:
+            is_half = not records.text(i, j).endswith(b"\n")
             self._report(records, i, f"{HALF}. Write its rest, or pass on_bad='skip'." if is_half else reason)
+
+    def _table(self, data: bytes, n: int) -> tuple[Any, str]:
+        """The n rows, or None; and of a single one what is wrong with it."""
+        try:
+            table = self.format.parse(data)
+        except UNREADABLE as error:
+            return None, self.format.explain(error) if n == 1 else ""
+        if table.num_rows == n:
+            return table, ""
+        # a line of blanks, in which Arrow finds no row, is not bad
+        return None, "the line holds several rows. Put a line feed, not a blank, between them." * bool(table.num_rows)
+
+    def _span(self, table: Any, records: _Records, i: int, j: int) -> Span:
+        """Rows i to j, as the table has them."""
+        self._is_behind = False
+        is_last = records.is_last and j == len(records.ends)
+        return Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j], is_last)
 
     def _report(self, records: _Records, i: int, reason: str) -> None:
         """Say that row i is bad."""
         data = records.text(i, i + 1)
         line = int(records.lines[i]) - data.count(b"\n")  # lines before it
         before = Place(records.row + i, line, records.offset + int(records.starts[i]))
+        self._is_behind = True
         self.bad(before, data.decode(errors="replace"), reason)

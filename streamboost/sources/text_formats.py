@@ -10,25 +10,35 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
 from streamboost.arrays import IntArray
 from streamboost.sources.record_kernels import NEWLINE, quoted_ends
-from streamboost.sources.schemas import check_same_names, plain_schema
+from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
 
 # A column that is whole so far may have a fraction later on, and one of whole seconds milliseconds. What is no
 # UTF-8 in the first rows is a bad row, not a column of bytes.
 WIDER = {
     pa.int64(): pa.float64(),
     pa.timestamp("s"): pa.timestamp("ns"),
+    pa.timestamp("s", "UTC"): pa.timestamp("ns", "UTC"),
     pa.binary(): pa.string(),
 }
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
+LINE_ENDS = (
+    "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
+    "Convert the file: tr '\\r' '\\n' < old > new."
+)
 
 
 class TextFormat(ABC):
-    """One row a line; ``schema`` is None until types are known."""
+    """One row a line; ``schema`` is None until types are known.
+
+    A column that was empty in all rows so far has the type null there, and takes that of its first value. This value
+    alone decides, not those that happen to be read with it: so a run that is resumed finds the same types.
+    """
 
     has_header = False
 
@@ -46,17 +56,48 @@ class TextFormat(ABC):
 
     def settle(self, data: bytes, file: str) -> None:
         """Fix the types, as Arrow guesses them from ``data``."""
-        guessed = self.guess(data)
-        found = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in guessed])
-        self.schema = plain_schema(found, self.types, file)
+        self.schema = plain_schema(_widened(self.guess(data)), self.types, file)
+
+    def first_value(self, table: Any) -> int:
+        """The first row of a table of :meth:`parse` that has a value in a column without a type; else how many."""
+        first: int = table.num_rows
+        untyped = set(self._untyped())
+        for name, column in zip(table.column_names, table.columns, strict=True) if untyped else ():
+            if name in untyped and column.null_count < table.num_rows:
+                first = min(first, pc.index(column.is_valid(), True).as_py())
+        return first
+
+    def settle_more(self, row: bytes) -> None:
+        """Fix the types of columns that had no value before this row."""
+        kinds = {field.name: field.type for field in _widened(self.guess(row))}
+        self.schema = pa.schema(
+            [
+                (field.name, kinds.get(field.name, field.type) if pa.types.is_null(field.type) else field.type)
+                for field in self.schema
+            ]
+        )
+
+    def fitted(self, table: Any) -> Any:
+        """A table of :meth:`parse`, in which columns without a type have no value, as one of ``schema``."""
+        if not self._untyped():
+            return table
+        n = table.num_rows
+        arrays = [pa.nulls(n) if pa.types.is_null(field.type) else table[field.name] for field in self.schema]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def guess(self, data: bytes) -> Any:
         """The schema that Arrow guesses, or one of the errors ``UNREADABLE``."""
         return self._read(data, None).schema
 
     def parse(self, data: bytes) -> Any:
-        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``.
+
+        Columns without a type are of any type in it, and may be left out if they have no value.
+        """
         return self._read(data, self.schema)
+
+    def _untyped(self) -> list[str]:
+        return [field.name for field in self.schema if pa.types.is_null(field.type)]
 
     @abstractmethod
     def _read(self, data: bytes, schema: Any) -> Any:
@@ -66,17 +107,9 @@ class TextFormat(ABC):
     def explain(self, error: Exception) -> str:
         """What Arrow's error about a single row means to a user."""
 
-    def _kind_differs(self, name: str, found: str) -> str:
-        kind = self.schema.field(name).type
-        if pa.types.is_null(kind):
-            return (
-                f"column {name!r} holds {found}, but it was empty in the first rows, which decide its type. "
-                f"Pass types={{{name!r}: 'float64'}} or 'string'."
-            )
-        return (
-            f"column {name!r} holds {found}, but it is {kind} in the first rows. Mend the row, pass on_bad='skip', "
-            f"or read the column as text from the start with types={{{name!r}: 'string'}}."
-        )
+
+def _widened(schema: Any) -> Any:
+    return pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in schema])
 
 
 class CsvFormat(TextFormat):
@@ -103,7 +136,14 @@ class CsvFormat(TextFormat):
             text = header.removeprefix(b"\xef\xbb\xbf").decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"{file} does not start with names in UTF-8. Convert it to UTF-8 first.") from error
-        self.names = next(csv.reader(text.splitlines(keepends=True), delimiter=self.delimiter))
+        try:
+            self.names = next(csv.reader([text], delimiter=self.delimiter))
+        except csv.Error as error:
+            if "\r" in text.rstrip("\r\n"):
+                raise ValueError(f"{file} has a carriage return within its first line. {LINE_ENDS}") from error
+            raise ValueError(
+                f"{file}: the first line cannot be read as names ({error}). Mend it, or pass names=[...]."
+            ) from error
         if len(set(self.names)) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
             raise ValueError(
@@ -119,7 +159,9 @@ class CsvFormat(TextFormat):
             read_options=pa.csv.ReadOptions(column_names=self.names, use_threads=False, block_size=len(data) + 1),
             parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
-                column_types=schema, include_columns=schema and schema.names, strings_can_be_null=True
+                column_types=schema and _null_as_text(schema),
+                include_columns=schema and schema.names,
+                strings_can_be_null=True,
             ),
         )
 
@@ -132,11 +174,20 @@ class CsvFormat(TextFormat):
                 "Mend the row (a value that holds the delimiter needs quotes), or pass on_bad='skip'."
             )
         if found := re.search(r"column #(\d+): .*invalid value ('.*')", said, re.DOTALL):
-            return self._kind_differs(self.names[int(found[1])], found[2])
+            name = self.names[int(found[1])]
+            return (
+                f"column {name!r} holds {found[2]}, but it is {self.schema.field(name).type} in the first rows. "
+                f"Mend the row, pass on_bad='skip', or read the column as text from the start with "
+                f"{type_advice(name, 'string')}."
+            )
         if found := re.search(r"column #(\d+): .*invalid UTF8", said):
             name = self.names[int(found[1])]
             return f"column {name!r} is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
         return f"{said}. Mend the row, or pass on_bad='skip'."
+
+
+def _null_as_text(schema: Any) -> Any:
+    return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
 
 
 class JsonLinesFormat(TextFormat):
@@ -145,14 +196,21 @@ class JsonLinesFormat(TextFormat):
     def _read(self, data: bytes, schema: Any) -> Any:
         if not data.isascii():
             data.decode()  # Arrow takes any bytes for text here
-        known = schema or (pa.schema(list(self.types.items())) if self.types else None)
-        return pa.json.read_json(
+        if schema is None:
+            known = pa.schema(list(self.types.items()))
+        else:
+            known = pa.schema([field for field in schema if not pa.types.is_null(field.type)])
+        is_complete = schema is not None and len(known) == len(schema)
+        table = pa.json.read_json(
             pa.BufferReader(data),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=pa.json.ParseOptions(
-                explicit_schema=known, unexpected_field_behavior="error" if schema else "infer"
+                explicit_schema=known, unexpected_field_behavior="error" if is_complete else "infer"
             ),
         )
+        if schema is not None and not set(table.column_names) <= set(schema.names):
+            raise pa.ArrowInvalid("unexpected field")  # as Arrow says it of a schema that is complete
+        return table
 
     def explain(self, error: Exception) -> str:
         """What Arrow's error about a single row means to a user."""
@@ -165,12 +223,16 @@ class JsonLinesFormat(TextFormat):
                 "Write a list as one line for each of its objects, or pass on_bad='skip'."
             )
         if found := re.search(r"Column\(/([^/]*?)\) changed from .* to (\w+)", said):
-            return self._kind_differs(found[1], f"a {found[2]}")
+            kind = self.schema.field(found[1]).type if found[1] in self.schema.names else "something else"
+            return (
+                f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows. "
+                "Mend the row, or pass on_bad='skip'."
+            )
         if "unexpected field" in said:
             return (
                 f"the row has a key besides {', '.join(map(repr, self.schema.names[:5]))}"
                 f"{', ...' if len(self.schema) > 5 else ''} of the first rows. "
-                "Name it with its type, as in types={'key': 'float64'}, or pass on_bad='skip'."
+                f"Name it with its type, as in {type_advice('key', 'float64')}, or pass on_bad='skip'."
             )
         reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
