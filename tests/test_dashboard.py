@@ -218,6 +218,31 @@ def test_events_outlive_the_observations_they_came_with_and_the_newest_are_kept(
     assert all("events" not in one for one in feed.history()["observations"])
 
 
+@given(
+    st.sets(st.integers(0, 300), max_size=30),
+    st.lists(st.tuples(st.integers(1, 40), st.none() | st.integers(0, 60)), max_size=40),
+)
+def test_a_run_that_goes_back_tells_every_event_once(happened, steps):
+    """What happens, happens at a row; each observation brings what did since the one before, or since a checkpoint."""
+    feed, rows, told = Feed(), 0, 0
+    for forward, back in steps:
+        if back is not None:  # to a checkpoint at any row, after which the same happens again
+            rows = told = max(0, rows - back)
+        rows += forward
+        feed.publish(observation(rows, events=[Event(row, "k", "d") for row in sorted(happened) if told < row <= rows]))
+        told = rows
+        assert [event["row"] for event in feed.history()["events"]] == [r for r in sorted(happened) if 0 < r <= rows]
+
+
+def test_different_events_at_one_row_are_all_kept_while_rows_stand_still():
+    feed = Feed()
+    feed.publish(observation(5, events=[Event(5, "new column", "a"), Event(5, "new column", "b")]))
+    feed.publish(observation(5))
+    feed.publish(observation(5, events=[Event(5, "new class", "a")]))
+    told = [(event["kind"], event["detail"]) for event in feed.history()["events"]]
+    assert told == [("new column", "a"), ("new column", "b"), ("new class", "a")]
+
+
 def test_a_listener_gets_the_history_and_then_each_observation():
     feed = Feed("title", {"target": "y", "n": 3})
     feed.publish(observation(1))
@@ -450,6 +475,20 @@ def test_twenty_clients_hear_everything_and_the_server_closes_cleanly_under_them
         rows = [r["rows"] for _, _, data in messages for r in data.get("observations", [data])]
         assert rows == list(range(1, 31))
     assert feed.n_listeners == 0
+
+
+def test_who_asks_for_the_head_of_the_stream_gets_it_and_does_not_listen():
+    feed = Feed()
+    with serve_in_thread(feed) as running, socket.create_connection(("127.0.0.1", running.port), timeout=10) as sock:
+        sock.sendall(b"HEAD /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        heard = b""
+        while part := sock.recv(1000):
+            heard += part
+        head, _, body = heard.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert b"text/event-stream" in head
+        assert body == b""
+        assert feed.n_listeners == 0
 
 
 def test_a_client_that_goes_away_is_forgotten():

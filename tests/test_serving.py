@@ -5,9 +5,11 @@ import gc
 import io
 import json
 import socket
+import tempfile
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -19,9 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
+from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.dashboard import Feed, serve_in_thread
 from streamboost.live import LiveModel
 from streamboost.serving import Limits, Tokens, create_app
+from streamboost.serving import writer as writer_module
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.patience import protocol_class
 from streamboost.serving.writer import Writer
@@ -440,13 +444,86 @@ def test_a_model_does_not_grow_without_bounds(tmp_path):
         for i in range(4):
             assert served.post("/learn", json={"row": {"a": i, "y": i}}).status_code == 200
         refused = served.post("/learn", json={"row": {"a": 4, "y": 4}})
-        assert "5 classes, expected at most 4" in refused.json()["error"]
+        assert (refused.status_code, "5 classes" in refused.text) == (422, True)
         served.post("/predict", json={"row": {"a": 1}, "keys": ["k"]})
-        assert served.post("/label", json={"labels": [{"key": "k", "target": 9}]}).status_code == 422
+        labelled = served.post("/label", json={"labels": [{"key": "k", "target": 9}]}).json()
+        assert (labelled["learned"], "5 classes" in labelled["quarantined"][0]["reason"]) == (0, True)
         assert served.post("/learn", json={"row": {"b": 1, "c": 1, "y": 0}}).status_code == 200
         refused = served.post("/learn", json={"row": {"d": 1, "y": 0}})
-        assert "4 columns, expected at most 3" in refused.json()["error"]
+        assert (refused.status_code, "4 columns" in refused.text) == (422, True)
         assert served.live.rows == 5
+
+
+def test_neither_rows_that_wait_nor_early_labels_let_a_model_grow_without_bounds(tmp_path):
+    with serving(tmp_path / "m", SGBClassifier(**SMALL), limits=Limits(columns=3, classes=4)) as served:
+
+        def ask(name, key):
+            return served.post("/predict", json={"row": {"a": 1.0, name: 1.0}, "keys": [key]}).status_code
+
+        served.learn([{"a": 1.0, "y": 0}, {"a": 2.0, "y": 1}])
+        assert served.post("/predict", json={"row": dict.fromkeys("abcd", 1.0), "keys": ["k"]}).status_code == 422
+        assert [ask(name, name) for name in "bcd"] == [200] * 3  # each would fit
+        labels = [{"key": name, "target": 0} for name in "bcd"]
+        told = served.post("/label", json={"labels": labels}).json()
+        assert (told["learned"], "4 columns" in told["quarantined"][0]["reason"]) == (2, True)
+        early = [{"key": f"early {i}", "target": i} for i in range(2, 6)]
+        told = [served.post("/label", json={"labels": [label]}).json() for label in early]
+        assert [len(one["quarantined"]) for one in told] == [0, 0, 1, 1]
+        assert [ask("b", label["key"]) for label in early] == [200] * 4
+        wait_for(lambda: served.live.rows == 6)
+        assert served.live.model.encoder_.names == ["a", "b", "c"]
+        assert served.live.model.classes_.tolist() == [0, 1, 2, 3]
+        assert served.learn([{"a": 1.0, "y": 3}])["learned"] == 1, "what is known is learned as ever"
+
+
+@pytest.mark.parametrize("body", [{"rows": [{"x0": 0.5}] * 101}, arrow(pa.table({"x0": [0.5] * 101}))])
+def test_rows_times_the_columns_of_the_model_are_limited(tmp_path, body):
+    """A row of a few bytes is one with all columns to the model."""
+    with serving(tmp_path / "m", SGBRegressor(**SMALL), limits=Limits(cells=505)) as served:
+        served.learn(friedman(50))
+        served.catch_up()
+        request = {"json": body} if isinstance(body, dict) else {"content": body, "headers": ARROW}
+        assert served.post("/predict", **request).status_code == 200
+        served.learn([{"one more": 1.0, "y": 1.0}])
+        served.catch_up()
+        assert served.post("/predict", **request).status_code == 413
+
+
+NUMBERS = [(2**63 - 1, 200), (2**63, 422), (2**64 - 1, 422), (-(2**63), 200), (-(2**63) - 1, 422)]
+
+
+@pytest.mark.parametrize(("label", "status"), NUMBERS)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_classes_beyond_64_bits_are_refused_in_json(classes, label, status, is_late):
+    classes.post("/predict", json={"row": {"x": 1.0}, "keys": ["k"]})
+    before = classes.state()
+    if is_late:
+        answer = classes.post("/label", json={"labels": [{"key": "k", "target": label}]})
+    else:
+        answer = classes.post("/learn", json={"row": {"x": 1.0}, "targets": [label]})
+    assert answer.status_code == status, answer.text
+    if status == 200:
+        assert classes.live.model.classes_.tolist() == [label]
+    else:
+        assert str(label) in answer.json()["error"]
+        assert classes.state() == before
+
+
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_classes_beyond_64_bits_are_refused_in_arrow(classes, is_coded):
+    largest = pa.array([2**64 - 1, 0], pa.uint64())
+    targets = largest.dictionary_encode() if is_coded else largest
+    before = classes.state()
+    for path, columns in (("/learn", {"x": [1.0, 2.0]}), ("/label", {"key": ["a", "b"]})):
+        answer = classes.post(path, content=arrow(pa.table({**columns, "y": targets})), headers=ARROW)
+        assert (answer.status_code, str(2**64 - 1) in answer.text) == (422, True)
+    assert classes.state() == before
+    fine = pa.table({"x": [1.0, 2.0], "y": pa.array([2**63 - 1, 0], pa.uint64())})
+    assert classes.post("/learn", content=arrow(fine), headers=ARROW).json()["learned"] == 2
+
+
+def test_a_number_to_be_predicted_may_be_as_large_as_it_is(regression):
+    assert regression.learn([{"x": 1.0, "y": 2**64 - 1}])["learned"] == 1
 
 
 # Limits of what is read and held.
@@ -553,10 +630,6 @@ def test_when_too_much_waits_or_is_held_requests_are_turned_away_whole(tmp_path)
 def test_a_disk_that_fails_is_a_503_and_nothing_is_taken(regression, monkeypatch):
     regression.learn(friedman(20))
     before = regression.state()
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(regression.live, "learn", fail)
     answer = regression.post("/learn", json={"rows": friedman(5)})
     assert answer.status_code == 503
@@ -565,15 +638,70 @@ def test_a_disk_that_fails_is_a_503_and_nothing_is_taken(regression, monkeypatch
     assert regression.state() == before
 
 
+def fail(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def is_failing(served):
+    answer = served.get("/healthz")
+    assert answer.status_code in (200, 503)
+    assert answer.json()["status"] == {200: "ok", 503: "failing"}[answer.status_code]
+    if answer.status_code == 503:
+        assert "No space left" in answer.json()["error"]
+    return answer.status_code == 503
+
+
 def test_expiry_that_fails_shows_in_the_health(regression, monkeypatch):
-    assert regression.get("/healthz").json()["status"] == "ok"
-
-    def fail(limit):
-        raise OSError(28, "No space left on device")
-
+    assert not is_failing(regression)
     monkeypatch.setattr(regression.live, "expire", fail)
-    wait_for(lambda: regression.get("/healthz").status_code == 503)
-    assert "No space left" in regression.get("/healthz").json()["error"]
+    wait_for(lambda: is_failing(regression))
+    monkeypatch.undo()
+    wait_for(lambda: not is_failing(regression))
+
+
+REQUESTS = {
+    "learn": ("/learn", {"row": {"x0": 1.0}, "targets": [1.0]}),
+    "label": ("/label", {"labels": [{"key": "k", "target": 1.0}]}),
+    "remember": ("/predict", {"row": {"x0": 1.0}, "keys": ["k"]}),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_that_could_not_be_written_down_shows_in_the_health_until_the_disk_is_well(
+    regression, monkeypatch, name
+):
+    path, body = REQUESTS[name]
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(regression.live, name, fail)
+        full.setattr(tempfile, "TemporaryFile", fail)
+        assert regression.post(path, json=body).status_code == 503
+        assert is_failing(regression)
+        time.sleep(1.5)
+        assert is_failing(regression), "the disk is still full, though nobody asks for anything"
+    wait_for(lambda: not is_failing(regression))
+    assert not list(regression.live.directory.glob("tmp*"))
+
+
+def test_the_next_request_that_is_written_down_makes_all_well_at_once(regression, monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(regression.live, "learn", fail)
+        assert regression.post("/learn", json={"rows": friedman(5)}).status_code == 503
+        assert is_failing(regression)
+    regression.learn(friedman(5))
+    assert not is_failing(regression)
+
+
+def test_a_checkpoint_that_fails_shows_in_the_health_and_is_tried_again(regression, monkeypatch):
+    monkeypatch.setattr(writer_module, "RETRY_CHECKPOINT", 0.0)
+    regression.learn(friedman(30))
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(CheckpointStore, "save", fail)
+        assert regression.post("/checkpoint").status_code == 503
+        wait_for(lambda: "checkpoint" in regression.get("/healthz").text)  # and the disk takes other things
+        assert is_failing(regression)
+    wait_for(lambda: not is_failing(regression))
+    assert read_latest(regression.live.directory).rows == 30
 
 
 def test_a_connection_that_brings_no_request_is_closed(tmp_path):
@@ -687,7 +815,9 @@ def test_the_writer_does_what_waits_together_but_never_past_something_else_or_to
         done.append(list(given))
         return [ValueError("not this one") if one == "bad" else one.upper() for one in given]
 
-    writer = Writer(SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0), together)
+    writer = Writer(
+        SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0, last_checkpoint_error=None), together
+    )
     jobs = [writer.submit_together(name, 300) for name in ("a", "bad", "c", "d")]  # the fourth is too many
     alone = writer.submit(lambda: done.append("alone"))
     jobs += [writer.submit_together(name, n) for name, n in (("e", 5000), ("f", 1), ("g", 1))]
@@ -746,11 +876,147 @@ def test_requests_that_wait_are_learned_together_and_a_bad_one_among_them_is_ref
     assert groups == [2, 3], "those next to each other that are alike"
 
 
+def learned_behind(served, bodies):
+    """The answers to requests to learn that came, in this order, while the writer was busy with something else."""
+    held, entered, checkpoint = threading.Event(), threading.Event(), served.live.checkpoint
+
+    def slow():
+        entered.set()
+        assert held.wait(20)
+        return checkpoint()
+
+    served.live.checkpoint = slow
+    with ThreadPoolExecutor(len(bodies) + 1) as threads:
+        threads.submit(served.post, "/checkpoint")
+        assert entered.wait(20)
+        answers = []
+        for n, body in enumerate(bodies, start=1):
+            answers.append(threads.submit(served.post, "/learn", json=body))
+            wait_for(lambda n=n: numbers(served)["streamboost_queue_length"] == n)
+        held.set()
+        served.live.checkpoint = checkpoint
+        return [answer.result(20) for answer in answers]
+
+
+def one_row(name, id):
+    return {"row": {name: 1.0}, "targets": [2.0], "id": id}
+
+
+GROUPS = {  # names of columns, one a request; the request whose id another used before
+    "one of many, the last": ("aaaaa", 4),
+    "one of many, in the middle": ("aaaaa", 2),
+    "the first": ("aaa", 0),
+    "unlike columns": ("aabb", 3),
+    "unlike columns each": ("abab", 1),
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_of_requests_learned_together_each_gets_its_own_answer(regression, group):
+    names, bad = GROUPS[group]
+    regression.post("/label", json={"labels": [{"key": "k", "target": 1.0}], "id": "used"})
+    bodies = [one_row(name, "used" if i == bad else f"id {i}") for i, name in enumerate(names)]
+    answers = learned_behind(regression, bodies)
+    assert [answer.status_code for answer in answers] == [422 if i == bad else 200 for i in range(len(names))]
+    assert "'used'" in answers[bad].json()["error"]
+    assert regression.live.rows == len(names) - 1
+    again = [regression.post("/learn", json=body) for i, body in enumerate(bodies) if i != bad]
+    assert all(answer.json()["repeated"] for answer in again), "what was answered with 200 was learned"
+
+
+@pytest.mark.parametrize(("names", "learned"), [("aabb", 2), ("aab", 2), ("abb", 1), ("aaaabb", 4)])
+def test_a_disk_that_fails_midway_is_told_only_to_those_it_concerns(regression, names, learned):
+    """Those with a column "b" come after the others; from the first of them on the disk is full."""
+    live, full = regression.live, pytest.MonkeyPatch()
+    learn, learn_together = live.learn, live.learn_together
+
+    def learn_until_b(table, id):
+        return fail() if "b" in table.column_names else learn(table, id=id)
+
+    def learn_together_until_b(tables, ids):
+        return fail() if "b" in tables[0].column_names else learn_together(tables, ids)
+
+    full.setattr(live, "learn", learn_until_b)
+    full.setattr(live, "learn_together", learn_together_until_b)
+    bodies = [one_row(name, f"id {i}") for i, name in enumerate(names)]
+    answers = learned_behind(regression, bodies)
+    assert [answer.status_code for answer in answers] == [200] * learned + [503] * (len(names) - learned)
+    assert live.rows == learned
+    full.undo()
+    again = [regression.post("/learn", json=body).json()["repeated"] for body in bodies]
+    assert again == [True] * learned + [False] * (len(names) - learned)
+    assert live.rows == len(names)
+
+
+def test_a_copy_that_cannot_be_made_is_made_later_and_the_older_one_predicts_meanwhile(regression, monkeypatch):
+    regression.learn(friedman(50))
+    regression.catch_up()
+
+    def too_large(*_):
+        raise MemoryError("no room")
+
+    with pytest.MonkeyPatch.context() as crowded:
+        crowded.setattr(Writer, "_copy", too_large)
+        regression.learn(friedman(20, seed=1))
+        wait_for(lambda: regression.get("/healthz").status_code == 503)
+        assert "no room" in regression.get("/healthz").json()["error"]
+        regression.learn(friedman(20, seed=2))
+        said = regression.post("/predict", json={"row": {"x0": 0.5}}).json()
+        assert said["model_rows"] == 50
+    wait_for(lambda: regression.get("/healthz").json() == {"status": "ok", "rows": 90})
+    assert regression.post("/predict", json={"row": {"x0": 0.5}}).json()["model_rows"] == 90
+
+
+def test_copies_that_fail_are_tried_about_once_a_second():
+    now, tried = [0.0], []
+    live = SimpleNamespace(rows=0, expire=lambda limit: 0, last_checkpoint_error=None, model=SimpleNamespace())
+    writer = Writer(live, waiting=1000, clock=lambda: now[0])
+
+    def work():
+        now[0] += 0.02
+
+    def no_copy(number):
+        tried.append(now[0])
+        raise MemoryError
+
+    writer._copy = no_copy
+    jobs = [writer.submit(work) for _ in range(500)]
+    writer.start()
+    for job in jobs:
+        job.result(20)
+    writer.stop()
+    assert 9 <= len(tried) <= 12
+    assert np.diff(tried[:-1]).min() >= 1.0 - 1e-9  # the last is tried at the end, whatever was before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_that_died_refuses_at_once_what_waits_and_what_comes(regression):
+    entered, held = threading.Event(), threading.Event()
+
+    def die(limit):
+        entered.set()
+        assert held.wait(20)
+        raise SystemExit
+
+    regression.live.expire = die
+    assert entered.wait(20)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(regression.post, "/learn", json={"rows": friedman(5)}, timeout=20)
+        wait_for(lambda: numbers(regression)["streamboost_queue_length"] == 1)
+        held.set()
+        answers = [waiting.result(20)]
+    answers += [regression.post(path, json=body, timeout=20) for path, body in (REQUESTS["learn"], REQUESTS["label"])]
+    assert [answer.status_code for answer in answers] == [503] * 3
+    assert all("retry-after" in answer.headers for answer in answers)
+    assert regression.get("/healthz").status_code == 503
+    assert regression.live.rows == 0
+
+
 def test_copies_take_no_more_than_their_share_of_the_writers_time(tmp_path):
     """The clock is told what copying costs: of a busy writer's time a twentieth is spent on it, or one a second."""
     for cost, most in ((0.01, 0.05), (0.5, 0.5)):
         now = [0.0]
-        live = SimpleNamespace(rows=0, expire=lambda limit: 0, model=Costly(now, cost))
+        live = SimpleNamespace(rows=0, expire=lambda limit: 0, last_checkpoint_error=None, model=Costly(now, cost))
         writer = Writer(live, waiting=1000, clock=lambda now=now: now[0])
 
         def work(now=now):
@@ -944,6 +1210,14 @@ def test_the_dashboard_hears_of_what_was_learned(regression):
         seen = next(one for one in told if one["rows"])  # a slow machine tells of 0 rows first
     assert seen["rows"] == 70
     assert seen["metrics"].keys() == {"rmse", "mae", "r2"}
+
+
+def test_the_head_of_the_events_comes_to_an_end(regression):
+    started = time.monotonic()
+    found = raw(regression, b"HEAD /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert found.startswith(b"HTTP/1.1 200")
+    assert b"text/event-stream" in found
+    assert time.monotonic() - started < 8
 
 
 def test_a_checkpoint_can_be_asked_for(regression):

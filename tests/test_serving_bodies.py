@@ -224,6 +224,7 @@ def test_a_bomb_of_zeros_costs_no_memory():
     [
         (pa.table({"x": [1.0] * 51}), 413, "51 rows"),
         (pa.table({"x": pa.nulls(10**8)}), 413, "100,000,000 rows"),
+        (pa.table({f"c{j}": pa.nulls(50) for j in range(11)}), 413, "550 values"),
         (pa.table({"x": pa.array([], pa.float64())}), 422, "no row"),
         (pa.table({f"c{j}": [1] for j in range(21)}), 422, "21 columns"),
         (pa.table([[1], [2]], names=["x", "x"]), 422, "same name"),
@@ -236,6 +237,12 @@ def test_tables_that_cannot_be_rows_are_refused(table, status, word):
     found = refusal(arrow_bodies.parse_table, stream(table), LIMITS)
     assert found[0] == status
     assert word in found[1]
+
+
+def test_the_values_of_all_batches_are_counted():
+    batch = pa.table({f"c{j}": pa.nulls(10) for j in range(20)})
+    assert arrow_bodies.parse_table(stream(pa.concat_tables([batch] * 2)), LIMITS).num_rows == 20
+    assert refusal(arrow_bodies.parse_table, stream(pa.concat_tables([batch] * 3)), LIMITS)[0] == 413
 
 
 def test_offsets_and_codes_outside_their_buffers_are_found():

@@ -18,7 +18,11 @@ import pytest
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.checkpoints import Checkpoint, CheckpointStore, read_latest
+from streamboost.cluster.crew import Cut
+from streamboost.guards import Guard
 from streamboost.serving import open_live, serve
+from streamboost.serving import server as server_module
+from streamboost.snapshots import save
 from streamboost.states import flatten
 
 SMALL = {"n_estimators": 4, "max_depth": 3, "memory": (64, 256), "new_columns": "grow", "random_state": 0}
@@ -178,7 +182,12 @@ def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
 
 
 @pytest.fixture
-def refused(capsys):
+def refused(capsys, monkeypatch):
+    def run(*_):
+        raise AssertionError("it is served")
+
+    monkeypatch.setattr(server_module, "_run", run)
+
     def call(*arguments, **options):
         code = serve(*arguments, **options)
         said = capsys.readouterr().err.splitlines()
@@ -238,6 +247,35 @@ def test_the_wrong_task_or_target_or_default_is_told(tmp_path, refused):
     assert (code, "'ranking'" in said) == (2, True)
 
 
+@pytest.mark.parametrize("kind", ["keyed", "sharded", "spread"])
+def test_a_model_that_lives_on_workers_is_refused_and_leaves_no_trace(tmp_path, refused, kind):
+    with CheckpointStore(tmp_path / "m") as store:
+        store.save(Checkpoint(Cut(kind, 1, 3, str(tmp_path), "mark", None), 200, 200, {"target": "price"}))
+    before = sorted(path.name for path in (tmp_path / "m").iterdir())
+    code, said = refused(tmp_path / "m", port=0)
+    assert (code, "3 workers" in said, kind in said) == (2, True, True)
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == before
+
+
+def test_a_file_of_something_else_is_refused_and_leaves_no_trace(tmp_path, refused):
+    save(Guard(), tmp_path / "guard.safetensors")
+    code, said = refused(tmp_path / "guard.safetensors", port=0)
+    assert (code, "holds a Guard" in said) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["guard.safetensors"]
+
+
+def test_a_target_that_is_not_the_one_of_the_run_is_refused_and_leaves_no_trace(tmp_path, refused):
+    rows, y = friedman(50)
+    with CheckpointStore(tmp_path / "m") as store:
+        store.save(Checkpoint(learned_directly(rows, y), 50, 50, {"target": "price", "task": "regression"}))
+    for other in ("x0", "nonsense"):
+        code, said = refused(tmp_path / "m", port=0, target=other)
+        assert (code, repr(other) in said, "'price'" in said) == (2, True, True)
+    assert not (tmp_path / "m" / "live").exists()
+    with open_live(tmp_path / "m", target="price") as live:
+        assert live.target == "price"
+
+
 # What a directory begins with.
 
 
@@ -272,11 +310,20 @@ def test_a_saved_model_is_served_from_its_file(tmp_path):
     ("kind", "labels", "said", "read"),
     [
         (SGBRegressor, [1.0, 2.0], "0", 0.0),
+        (SGBRegressor, [1.0, 2.0], "-1.5", -1.5),
         (SGBClassifier, [0, 1], "0", 0),
+        (SGBClassifier, [1, -1], "-1", -1),
+        (SGBClassifier, [1, 2], "2.0", 2),
+        (SGBClassifier, ["1", "-1"], "-1", "-1"),
+        (SGBClassifier, ["false", "true"], "false", "false"),
+        (SGBClassifier, [False, True], "False", False),
         (SGBClassifier, [False, True], "false", False),
         (SGBClassifier, ["0", "1"], "0", "0"),
         (SGBClassifier, ["no", "yes"], "no", "no"),
         (SGBClassifier, None, "0", 0),
+        (SGBClassifier, None, "-1", -1),
+        (SGBClassifier, None, "true", True),
+        (SGBClassifier, None, '"0"', "0"),
         (SGBClassifier, None, "no", "no"),
         (SGBClassifier, None, None, None),
     ],
@@ -288,6 +335,40 @@ def test_a_default_from_the_command_line_is_what_the_labels_are(tmp_path, kind, 
     with open_live(tmp_path / "m", model=model, default=said, expire_after=1.0) as live:
         assert live.default == read
         assert type(live.default) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said", "read"),
+    [
+        ([1, -1], "-1", -1),
+        (["0", "1"], "0", "0"),
+        (["false", "true"], "false", "false"),
+        ([False, True], "false", False),
+        ([0, 1], "0", 0),
+    ],
+)
+def test_a_default_is_what_the_labels_are_that_came_after_the_start(tmp_path, labels, said, read):
+    """In a new directory: nothing but the labels themselves can tell of what kind they are."""
+    now, lessons = [0.0], []
+    options = {"model": SGBClassifier(**SMALL), "target": "y", "default": said, "expire_after": 10.0}
+    with open_live(tmp_path / "m", **options, clock=lambda: now[0]) as live:
+        live.learn(pa.table({"x": [1.0, 2.0] * 5, "y": labels * 5}))
+        live.remember(["k"], pa.table({"x": [1.0]}))
+        live.on_learned = lambda state, lesson: lessons.append((lesson.kind, lesson.y.tolist()))
+        now[0] = 11.0
+        assert live.expire() == 1
+        assert (live.n_quarantined, live.rows) == (0, 11)
+    assert lessons == [("expire", [read])]
+    assert type(lessons[0][1][0]) is type(read)
+
+
+@pytest.mark.parametrize(("labels", "said"), [([0, 1], "no"), ([False, True], "0"), ([0, 1], "true")])
+def test_a_default_that_is_no_class_like_those_of_the_model_is_refused(tmp_path, refused, labels, said):
+    model = SGBClassifier(**SMALL)
+    model.learn(pa.table({"x": [1.0, 2.0]}), np.array(labels))
+    open_live(tmp_path / "m", model=model).close()
+    code, sentence = refused(tmp_path / "m", port=0, default=said, expire_after=1.0)
+    assert (code, repr(said) in sentence, f"such as {labels[0]!r}" in sentence) == (2, True, True)
 
 
 def test_a_token_file_that_others_can_read_is_warned_of(tmp_path, capsys):

@@ -12,7 +12,7 @@ import json
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streamboost.dashboard.observing import finite, plain_event
@@ -37,17 +37,23 @@ class _Kept(NamedTuple):
     text: str  # JSON, without number and events
 
 
+class _Dated(NamedTuple):
+    row: int
+    said: str  # JSON, without the time
+    text: str  # with it
+
+
 class _State(NamedTuple):
     published: int
     head: dict[str, Any]
     kept: list[_Kept]
-    events: list[str]
+    events: list[_Dated]
 
     def text(self) -> str:
         """The history as JSON."""
         rules = _json({"kept": KEPT, "dense": DENSE, "events": EVENTS})
         observations = ",".join(_numbered(number, text) for number, _, text in self.kept)
-        lists = f'"rules":{rules},"observations":[{observations}],"events":[{",".join(self.events)}]'
+        lists = f'"rules":{rules},"observations":[{observations}],"events":[{_joined(self.events)}]'
         return f"{_json(self.head)[:-1]},{lists}}}"
 
 
@@ -56,6 +62,7 @@ class Feed:
 
     An observation at a row that was observed before takes the place of the older one, and of those at later rows: a
     stream that stands still does not fill the history, and a run that goes back to a checkpoint starts again there.
+    Events at later rows go too, and those that are told again.
 
     Parameters
     ----------
@@ -84,7 +91,7 @@ class Feed:
         self._lock = threading.Lock()
         self._kept: list[_Kept] = []
         self._stride = 1  # of the observations before the newest DENSE, those with numbers that it divides are kept
-        self._events: deque[str] = deque(maxlen=EVENTS)
+        self._events: list[_Dated] = []
         self._published = 0
         self._ended = False
         self._listeners: list[Subscription] = []
@@ -101,15 +108,16 @@ class Feed:
         """
         rows = _whole(observation.get("rows"))
         events = [plain_event(event) for event in observation.get("events", ())]
-        dated = [_json({**event, "time": observation.get("time")}) for event in events]
+        time = observation.get("time")
+        dated = [_Dated(event["row"], _json(event), _json({**event, "time": time})) for event in events]
         bare = _json({key: value for key, value in observation.items() if key != "events"})
         with self._lock:
-            number = self._make_room(rows)
+            number = self._make_room(rows, dated)
             self._kept.append(_Kept(number, rows, bare))
             self._thin()
-            self._events.extend(dated)
+            self._events = [*self._events, *dated][-EVENTS:]
             self._ended = False
-            self._send("observation", f'{_numbered(number, bare)[:-1]},"events":[{",".join(dated)}]}}')
+            self._send("observation", f'{_numbered(number, bare)[:-1]},"events":[{_joined(dated)}]}}')
 
     def end(self) -> None:
         """Say that no more will come: pages show "ended", and go on if more comes after all."""
@@ -117,8 +125,13 @@ class Feed:
             self._ended = True
             self._send("ended", "{}")
 
-    def _make_room(self, rows: int) -> int:
+    def _make_room(self, rows: int, events: Sequence[_Dated]) -> int:
         """Drop what was observed at this row or later; return the number of the next observation."""
+        again = {event.said for event in events}  # learned after the checkpoint that the run went back to
+        if self._kept and self._kept[-1].rows > rows:
+            self._events = [event for event in self._events if event.row <= rows]
+        if again:
+            self._events = [event for event in self._events if event.said not in again]
         while self._kept and self._kept[-1].rows >= rows:
             self._kept.pop()
         return self._kept[-1].number + 1 if self._kept else 0
@@ -258,6 +271,10 @@ def _plain(value: Any) -> Any:
         return finite(value)
     except (TypeError, ValueError):
         return str(value)
+
+
+def _joined(events: Iterable[_Dated]) -> str:
+    return ",".join(event.text for event in events)
 
 
 def _numbered(number: int, text: str) -> str:

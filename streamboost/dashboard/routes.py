@@ -57,7 +57,8 @@ def routes(feed: Feed) -> list[BaseRoute]:
 
     async def events(request: Request) -> Response:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **SECURITY}
-        return StreamingResponse(_stream(feed), media_type="text/event-stream", headers=headers)
+        messages = () if request.method == "HEAD" else _stream(feed)  # whoever asks for headers alone, gets an end
+        return StreamingResponse(messages, media_type="text/event-stream", headers=headers)
 
     return [Route("/", page), Route("/dashboard/{file}", file), Route("/events", events)]
 

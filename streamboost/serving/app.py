@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from streamboost.dashboard import Feed, routes
+from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel, NotTogether
 from streamboost.metric_base import Probabilities
 from streamboost.serving import arrow_bodies, bodies
@@ -61,8 +62,9 @@ def create_app(
     Parameters
     ----------
     live : LiveModel
-        The application changes it, but does not close it. With a :class:`~streamboost.serving.ScoreKeeper` as its
-        ``on_learned`` the metrics go on where they were; else they begin anew.
+        The application changes it, and lets it grow no further than the limits, but does not close it. With a
+        :class:`~streamboost.serving.ScoreKeeper` as its ``on_learned`` the metrics go on where they were; else they
+        begin anew.
     feed : Feed, optional
         For the dashboard.
     tokens : Tokens, optional
@@ -85,7 +87,10 @@ def create_app(
     """
     if not isinstance(live.on_learned, ScoreKeeper):
         live.on_learned = ScoreKeeper(window)
-    server = ModelServer(live, feed or Feed(), tokens, limits or Limits(), live.on_learned)
+    limits = limits or Limits()
+    live.max_columns = min(limits.columns, live.max_columns or limits.columns)
+    live.max_classes = min(limits.classes, live.max_classes or limits.classes)
+    server = ModelServer(live, feed or Feed(), tokens, limits, live.on_learned)
     app = Starlette(
         routes=server.routes(),
         middleware=[
@@ -183,6 +188,7 @@ class ModelServer:
         key = bodies.take_parameter(request, "key", self.limits.name_length)
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, self.limits)
+            self._check_cells(table.num_rows)
             id = bodies.take_id(request, None, self.limits)
             return (table, None, id) if key is None else (*arrow_bodies.take_key_column(table, key, self.limits), id)
         parsed = bodies.parse_json(body)
@@ -191,17 +197,21 @@ class ModelServer:
         known = self.writer.published.columns
         if not all(row.keys() <= known for row in rows):
             bodies.check_names({name for row in rows for name in row}, self.limits)
-        if len(rows) * len(known) > self.limits.cells:
-            raise Refused(413, f"{len(rows):,} rows are too many for this model. Send fewer at a time.")
+        self._check_cells(len(rows))
         keys = bodies.take_keys(parsed, len(rows), self.limits)
         return rows, keys, bodies.take_id(request, parsed, self.limits)
+
+    def _check_cells(self, n: int) -> None:
+        """Refuse rows that would be too large a table with all the columns that the model has."""
+        if n * len(self.writer.published.columns) > self.limits.cells:
+            raise Refused(413, f"{n:,} rows are too many for this model. Send fewer at a time.")
 
     def _remember(self, keys: list[str], rows: Any, answers: Answers, id: str | None) -> None:
         table = bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
         said: Any = answers.predictions
         if answers.probabilities is not None:
             said = Probabilities(answers.classes, np.array(answers.probabilities))
-        _writing(lambda: self.live.remember(keys, table, said, id=id))
+        self._writing(lambda: self.live.remember(keys, table, said, id=id))
 
     async def _call(self, at_once: bool, work: Callable[[], T]) -> T:
         """Do something here and now, or in a thread so that others need not wait."""
@@ -224,7 +234,7 @@ class ModelServer:
         return await self._write(
             request,
             lambda body: self.learning.labels_to_take(request, media_type, body),
-            lambda given: self.writer.submit(lambda: _writing(lambda: self.learning.label(given))),
+            lambda given: self.writer.submit(lambda: self._writing(lambda: self.learning.label(given))),
         )
 
     async def _write(
@@ -245,25 +255,45 @@ class ModelServer:
         if len(given) == 1:
             return [self._learn_alone(given[0])]
         try:
-            return [*_writing(lambda: self.learning.learn_together(given))]
+            return [*self._writing(lambda: self.learning.learn_together(given))]
         except NotTogether:
             half = len(given) // 2
             return self._learn_together(given[:half]) + self._learn_together(given[half:])
+        except Exception as error:  # a value, not raised: the other half may have been learned
+            return [error] * len(given)
 
     def _learn_alone(self, given: Given) -> dict[str, Any] | Exception:
         try:
-            return _writing(lambda: self.learning.learn(given))
+            return self._writing(lambda: self.learning.learn(given))
         except Exception as error:
             return error
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""
-        done = self.writer.submit(lambda: _writing(self._checkpoint))
+        done = self.writer.submit(lambda: self._writing(self._checkpoint))
         return answer(await asyncio.wrap_future(done))
 
     def _checkpoint(self) -> dict[str, Any]:
         self.live.checkpoint()
         return {"rows": self.live.rows}
+
+    def _writing(self, work: Callable[[], T]) -> T:
+        """What a live model refuses, and what the disk does, as answers; /healthz hears of the disk."""
+        try:
+            done = work()
+        except (OSError, sqlite3.Error, SnapshotError) as error:
+            logger.exception("a request could not be written down")
+            self.writer.troubles["disk"] = str(error)
+            raise Refused(
+                503,
+                f"it could not be written down ({error}), so nothing was taken. Look after the disk, and send it "
+                "again.",
+                bodies.RETRY,
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise Refused(422, str(error)) from None
+        self.writer.troubles.pop("disk", None)
+        return done
 
 
 def _media_type(request: Request) -> str:
@@ -272,21 +302,6 @@ def _media_type(request: Request) -> str:
     if media_type not in (JSON_TYPE, ARROW_TYPE):
         raise Refused(415, f"the body is of type {said[:100]!r}, expected {JSON_TYPE} or {ARROW_TYPE}.")
     return media_type
-
-
-def _writing(work: Callable[[], T]) -> T:
-    """What a live model refuses, and what the disk does, as answers."""
-    try:
-        return work()
-    except (TypeError, ValueError) as error:
-        raise Refused(422, str(error)) from None
-    except (OSError, sqlite3.Error) as error:
-        logger.exception("a request could not be written down")
-        raise Refused(
-            503,
-            f"it could not be written down ({error}), so nothing was taken. Look after the disk, and send it again.",
-            bodies.RETRY,
-        ) from None
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -2,19 +2,18 @@
 
 Arrow itself checks the frame of every message. What it does not check unasked is done here, before anything looks at
 the values: whether buffers are compressed (a few bytes could claim to become gigabytes, so they are refused), how many
-rows and columns there are, and whether offsets and codes stay inside their buffers.
+rows and columns there are, how many values that makes, and whether offsets and codes stay inside their buffers.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from streamboost.guards import brief
-from streamboost.serving.bodies import Labels, check_count, check_keys, check_names
+from streamboost.serving.bodies import Labels, check_cells, check_count, check_keys, check_names
 from streamboost.serving.refusals import Limits, Refused
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
@@ -34,6 +33,7 @@ def parse_table(body: bytes, limits: Limits) -> Any:
                 n_rows += batch.num_rows
                 if n_rows > limits.rows:
                     check_count(n_rows, limits)
+                check_cells(n_rows, len(reader.schema), limits)  # columns of nothing are many values in few bytes
                 batch.validate(full=True)
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
@@ -77,6 +77,12 @@ def take_labels(table: Any, key: str, target: str, limits: Limits) -> Labels:
     return Labels(keys, rest[target].combine_chunks())
 
 
+def has_largest_numbers(column: Any) -> bool:
+    """Whether a column may hold whole numbers that are too large for 64 bits with a sign."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(pa.types.is_uint64(kind))
+
+
 def write_table(columns: dict[str, Any], facts: dict[str, str]) -> bytes:
     """Columns as an Arrow stream, with facts in the schema's metadata."""
     table = pa.table(columns).replace_schema_metadata(facts)
@@ -115,8 +121,3 @@ def _place(data: bytes, table: int, field: int) -> int | None:
         return None
     offset = struct.unpack_from("<H", data, vtable + 4 + 2 * field)[0]
     return table + offset if offset else None
-
-
-def column(values: Sequence[Any]) -> Any:
-    """Predictions as an Arrow array."""
-    return pa.array(values)

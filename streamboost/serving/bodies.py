@@ -149,6 +149,16 @@ def check_count(n: int, limits: Limits) -> None:
         raise Refused(413, f"there are {n:,} rows, expected at most {limits.rows:,}. Send them in several requests.")
 
 
+def check_cells(n_rows: int, n_columns: int, limits: Limits) -> None:
+    """Refuse too many values, whether they are there or missing."""
+    if n_rows * n_columns > limits.cells:
+        raise Refused(
+            413,
+            f"{n_rows:,} rows with {n_columns:,} columns in all are {n_rows * n_columns:,} values, expected at most "
+            f"{limits.cells:,}. Send fewer rows at a time.",
+        )
+
+
 def check_names(names: Iterable[str], limits: Limits) -> None:
     """Refuse too many columns, and names too long or unwritable."""
     names = list(names)
@@ -231,12 +241,7 @@ def table_of(rows: Sequence[Row], limits: Limits) -> Any:
     check_names(names, limits)
     if not names:
         raise Refused(422, "the rows are empty, expected at least one column.")
-    if len(rows) * len(names) > limits.cells:
-        raise Refused(
-            413,
-            f"{len(rows):,} rows with {len(names):,} columns in all are {len(rows) * len(names):,} values, expected at "
-            f"most {limits.cells:,}. Send fewer rows at a time.",
-        )
+    check_cells(len(rows), len(names), limits)
     return pa.table({name: column_of([row.get(name) for row in rows], name) for name in names})
 
 
@@ -268,6 +273,17 @@ def take_labels(body: Mapping[str, Any], target: str, limits: Limits) -> Labels:
             raise Refused(422, f"label {i} is {brief(label)}, expected an object with a key and a target.")
     keys = check_keys([label["key"] for label in labels], len(labels), limits)
     return Labels(keys, column_of([label["target"] for label in labels], target))
+
+
+def check_classes(values: Iterable[Any], name: str) -> None:
+    """Refuse whole numbers as classes that no model could tell apart."""
+    for i, value in enumerate(values):
+        if type(value) is int and not -LARGEST_INT <= value < LARGEST_INT:
+            raise Refused(
+                422,
+                f"the target {brief(name)} is {value} in row {i}, expected a class within the whole numbers of 64 "
+                "bits with a sign. Send it as text.",
+            )
 
 
 def column_of(values: list[Any], name: str) -> Any:

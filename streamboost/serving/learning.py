@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from starlette.requests import Request
 
-from streamboost.estimators import SGBClassifier
 from streamboost.live import Learned, LiveModel, NotTogether
 from streamboost.serving import arrow_bodies, bodies
 from streamboost.serving.arrow_bodies import ARROW_TYPE
@@ -46,11 +44,15 @@ class Learning:
             table = arrow_bodies.parse_table(body, limits)
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
+            self._check_arrow_classes(table[target])
             return Given(table, bodies.take_id(request, None, limits))
         parsed = bodies.parse_json(body)
         bodies.check_members(parsed, ("rows", "row", "targets", "id"))
         rows = bodies.take_rows(parsed, limits)
-        return Given(bodies.learning_table(parsed, rows, target, limits), bodies.take_id(request, parsed, limits))
+        table = bodies.learning_table(parsed, rows, target, limits)
+        if self.live.task == "classification":
+            bodies.check_classes(parsed.get("targets") or (row.get(target) for row in rows), target)
+        return Given(table, bodies.take_id(request, parsed, limits))
 
     def labels_to_take(self, request: Request, media_type: str, body: bytes) -> Given:
         """Keys and targets."""
@@ -58,18 +60,24 @@ class Learning:
         key = bodies.take_parameter(request, "key", limits.name_length)
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, limits)
-            return Given(
-                arrow_bodies.take_labels(table, key or "key", target, limits), bodies.take_id(request, None, limits)
-            )
+            labels = arrow_bodies.take_labels(table, key or "key", target, limits)
+            self._check_arrow_classes(labels.targets)
+            return Given(labels, bodies.take_id(request, None, limits))
         parsed = bodies.parse_json(body)
         bodies.check_members(parsed, ("labels", "id"))
-        return Given(bodies.take_labels(parsed, target, limits), bodies.take_id(request, parsed, limits))
+        labels = bodies.take_labels(parsed, target, limits)
+        if self.live.task == "classification":
+            bodies.check_classes((label["target"] for label in parsed["labels"]), target)
+        return Given(labels, bodies.take_id(request, parsed, limits))
+
+    def _check_arrow_classes(self, targets: Any) -> None:
+        if self.live.task == "classification" and arrow_bodies.has_largest_numbers(targets):
+            bodies.check_classes(targets.to_pylist(), self.live.target)
 
     # Changing, in the writer's thread.
 
     def learn(self, given: Given) -> dict[str, Any]:
         """Learn rows; return the answer."""
-        self._check_growth(given.rows)
         return self._answer(self.live.learn(given.rows, id=given.id))
 
     def learn_together(self, given: Sequence[Given]) -> list[dict[str, Any]]:
@@ -83,10 +91,6 @@ class Learning:
         tables = [one.rows for one in given]
         if not all(table.schema.equals(tables[0].schema) for table in tables):
             raise NotTogether("their columns differ")
-        try:
-            self._check_growth(pa.concat_tables(tables))
-        except Refused as refusal:
-            raise NotTogether(str(refusal)) from refusal
         return [self._answer(learned) for learned in self.live.learn_together(tables, [one.id for one in given])]
 
     def _answer(self, learned: Learned) -> dict[str, Any]:
@@ -102,7 +106,6 @@ class Learning:
     def label(self, given: Given) -> dict[str, Any]:
         """Take labels; return the answer."""
         labels: Labels = given.rows
-        self._check_classes(labels.targets)
         labelled = self.live.label(labels.keys, labels.targets, id=given.id)
         if not labelled.repeated:
             self.gauges.learned.inc(labelled.learned + labelled.corrected)
@@ -113,29 +116,6 @@ class Learning:
             "quarantined": _told(labelled.reasons),
             "repeated": labelled.repeated,
         }
-
-    def _check_growth(self, table: Any) -> None:
-        """Refuse rows that would let the model grow beyond bounds."""
-        model, target = self.live.model, self.live.target
-        known = set(map(str, model.encoder_.names or ())) if hasattr(model, "encoder_") else set()
-        n = len(known | set(table.column_names) - {target})
-        if n > self.limits.columns:
-            raise Refused(
-                422, f"the model would have {n:,} columns, expected at most {self.limits.columns:,}. Are names data?"
-            )
-        self._check_classes(table[target])
-
-    def _check_classes(self, targets: Any) -> None:
-        model = self.live.model
-        if not isinstance(model, SGBClassifier):
-            return
-        known = set(model.classes_.tolist()) if hasattr(model, "committee_") else set()
-        n = len(known | set(targets.drop_null().unique().to_pylist()))
-        if n > self.limits.classes:
-            raise Refused(
-                422,
-                f"the model would have {n:,} classes, expected at most {self.limits.classes:,}. Is the target a class?",
-            )
 
 
 def _told(reasons: dict[int, str]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import signal
 import socket
 import sys
@@ -21,12 +22,16 @@ import pyarrow as pa
 import uvicorn
 
 from streamboost.checkpoints import checkpoint_paths, read_latest
+from streamboost.cluster.crew import Cut
 from streamboost.dashboard import Feed
 from streamboost.dashboard.serving import bound, is_loopback
+from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Task
+from streamboost.labels import kind_of
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
+from streamboost.serving.defaults import ServedModel
 from streamboost.serving.patience import protocol_class
 from streamboost.serving.refusals import Limits
 from streamboost.serving.scoring import ScoreKeeper
@@ -116,7 +121,7 @@ def open_live(
     window: int = 1000,
     default: Any = None,
     **options: Any,
-) -> LiveModel:
+) -> ServedModel:
     """Open the live model of a directory, or begin one; its score is kept.
 
     Parameters
@@ -124,7 +129,8 @@ def open_live(
     directory, task, target, model, window, **options
         As in :func:`serve`.
     default : label, optional
-        As in :class:`~streamboost.live.LiveModel`; text is read as what the model's labels are.
+        As in :class:`~streamboost.live.LiveModel`; text is read as what the model's classes are when it is needed, see
+        :class:`~streamboost.serving.defaults.ServedModel`.
 
     Examples
     --------
@@ -138,11 +144,11 @@ def open_live(
     home = Path(f"{folder}.live") if folder.is_file() else folder / "live"
     if not home.is_dir() or not checkpoint_paths(home):
         model, target = _beginning(folder, task, target, model)
-    live = LiveModel(home, model, target=target, on_learned=ScoreKeeper(window), **options)
+    live = ServedModel(home, model, target=target, default=default, on_learned=ScoreKeeper(window), **options)
     try:
         if task is not None and task != live.task:
             raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
-        live.default = _read_default(default, live)
+        _check_default(live)
     except BaseException:
         live.close()
         raise
@@ -152,10 +158,16 @@ def open_live(
 def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:
     """What a directory begins with that was not served before, and the target's name if it is known."""
     if folder.is_file():
-        return load(folder), target
+        return _whole_model(load(folder), folder), target
     if folder.is_dir() and checkpoint_paths(folder):
         checkpoint = read_latest(folder)
-        return checkpoint.model, target or checkpoint.state.get("target")
+        known = checkpoint.state.get("target")
+        if known is not None and target not in (None, known):
+            raise Unusable(
+                f"target is {target!r}, but the model in {str(folder)!r} learned {known!r}. Leave it out, or name "
+                "another directory."
+            )
+        return _whole_model(checkpoint.model, folder), target or known
     if model is not None:
         return model, target
     kinds = {"regression": SGBRegressor, "classification": SGBClassifier}
@@ -169,19 +181,30 @@ def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) 
     return kinds[task](new_columns="grow"), target
 
 
-def _read_default(default: Any, live: LiveModel) -> Any:
-    """The label of rows that waited too long; from a command line it comes as text."""
-    if not isinstance(default, str):
-        return default
+def _whole_model(model: Any, path: Path) -> Any:
+    """A model that can be served, or an error that says why it cannot."""
+    if isinstance(model, Cut):
+        raise Unusable(
+            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "
+            "itself, as a run without --key, --shards or --spread makes it. Go on with this one by streamboost run "
+            "--resume."
+        )
+    if not isinstance(model, StreamEstimator):
+        raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
+    return model
+
+
+def _check_default(live: ServedModel) -> None:
+    """Refuse a label for rows that waited too long which the model would never learn."""
+    default, kind = live.default, live.label_kind
+    if default is None:
+        return
     if live.task == "regression":
-        try:
-            return float(default)
-        except ValueError:
-            raise Unusable(f"default is {default!r}, expected a number, as the model learns numbers.") from None
-    labels = getattr(live.model, "labels_", None)
-    if labels is not None and labels.kind == "string":
-        return default
-    return {"true": True, "false": False}.get(default.lower(), int(default) if default.isdecimal() else default)
+        if isinstance(default, str) or not math.isfinite(default):
+            raise Unusable(f"default is {default!r}, expected a number, as the model learns numbers.")
+    elif kind is not None and kind_of(default) != kind:
+        known = next(iter(live.model.labels_.numbers))
+        raise Unusable(f"default is {default!r}, expected a class like those of the model, such as {known!r}.")
 
 
 def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:

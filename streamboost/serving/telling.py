@@ -65,7 +65,7 @@ class Telling:
     async def health(self, request: Request) -> Response:
         """Whether the server is well."""
         state = {"status": "ok", "rows": self.writer.published.rows}
-        failure = self.writer.failure if self.writer.is_alive else "the writer has ended"
+        failure = self.writer.failure
         if failure is None:
             return answer(state)
         return answer({**state, "status": "failing", "error": failure}, 503, RETRY)

@@ -19,6 +19,7 @@ import logging
 import os
 import queue
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ NICENESS = 10  # of the writer
 PAUSE = 1.0  # seconds between two looks at what has expired
 TOGETHER = 1000  # rows of requests that are done as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
+RETRY_CHECKPOINT = 30.0  # seconds after which one that could not be written is tried again
+PROBE_BYTES = 1_000_000  # that a disk which failed has to take before it counts as well
 logger = logging.getLogger(__name__)
 
 
@@ -96,11 +99,14 @@ class Writer:
     ----------
     published : Published
         The newest copy.
+    troubles : dict
+        What fails at the moment, by what it is: "disk", "expiry", "copy". Any thread may look and add; what is well
+        again is taken out.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0)
+    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0, last_checkpoint_error=None)
     >>> writer = Writer(live)
     >>> writer.start()
     >>> writer.submit(lambda: "learned").result()
@@ -119,15 +125,17 @@ class Writer:
         self.live, self.together = live, together
         self.clock = clock
         self.published = self._copy(0)
-        self.failure: str | None = None  # of what nobody waits for, such as expiry
+        self.troubles: dict[str, str] = {}
         self._jobs: queue.Queue[_Job | None] = queue.Queue(waiting)
         self._taken: list[_Job | None] = []  # from the queue, but not fit to be done with those before it
         self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
         self._taking = threading.Lock()
         self._stopping = False
-        self._changed: float | None = None  # when the model first differed from the newest copy
+        self._has_ended = False
+        self._changed: float | None = None  # when the model first differed from the newest copy, or that last failed
         self._due = 0.0  # when copying is affordable again
         self._looked = clock()
+        self._tried = clock()  # when a checkpoint was last tried here
 
     def start(self) -> None:
         """Begin to work."""
@@ -151,6 +159,8 @@ class Writer:
 
     def _put(self, job: _Job) -> Future[Any]:
         with self._taking:
+            if self._has_ended and not self._stopping:
+                raise _broken()
             if self._stopping:
                 raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
             try:
@@ -164,7 +174,17 @@ class Writer:
     @property
     def is_alive(self) -> bool:
         """Whether it works."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._has_ended
+
+    @property
+    def failure(self) -> str | None:
+        """What is not well, if anything."""
+        if not self.is_alive:
+            return "the writer has ended"
+        if troubles := list(self.troubles.values()):
+            return troubles[0]
+        checkpoint = self.live.last_checkpoint_error
+        return None if checkpoint is None else f"the last checkpoint could not be written ({checkpoint})"
 
     @property
     def n_waiting(self) -> int:
@@ -174,6 +194,24 @@ class Writer:
     # In the writer's thread.
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone."""
+        with self._taking:
+            self._has_ended = True
+        jobs = list(self._taken)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                jobs.append(self._jobs.get_nowait())
+        for job in jobs:
+            if job is not None and job.done.set_running_or_notify_cancel():
+                job.done.set_exception(_broken())
+
+    def _serve(self) -> None:
         _step_back()
         while True:
             try:
@@ -184,7 +222,7 @@ class Writer:
                 if job is None:
                     break
                 self._do(self._with_others(job))
-            self._expire()
+            self._look()
             if self._is_copy_due():
                 self._publish()
         self._publish()
@@ -234,21 +272,50 @@ class Writer:
         assert self.together is not None
         return self.together([job.given for job in jobs])
 
-    def _expire(self) -> None:
+    def _look(self) -> None:
+        """Now and then, see to what nobody asks for."""
         if self.clock() - self._looked < PAUSE:
             return
+        if not self._expire():
+            return  # the next look comes after the next request, or at once if there is none
+        if "disk" in self.troubles:
+            self._probe()
+        if self.live.last_checkpoint_error is not None and self.clock() - self._tried >= RETRY_CHECKPOINT:
+            self._checkpoint()
+        self._looked = self.clock()
+
+    def _expire(self) -> bool:
+        """Deal with what has expired; return whether that was all."""
         try:
             rows = self.live.rows
-            is_all = self.live.expire(limit=EXPIRE_ROWS) < EXPIRE_ROWS
+            is_all = bool(self.live.expire(limit=EXPIRE_ROWS) < EXPIRE_ROWS)
             if self.live.rows != rows:
                 self._note_change()
-            self.failure = None
+            self.troubles.pop("expiry", None)
         except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
-            self.failure = str(error)
-            is_all = True
+            self.troubles["expiry"] = f"what has expired could not be dealt with ({error})"
             logger.exception("what has expired could not be dealt with")
-        if is_all:  # else the next look comes after the next request, or at once if there is none
-            self._looked = self.clock()
+            return True
+        return is_all
+
+    def _probe(self) -> None:
+        """See whether a disk that failed takes something again: maybe no request comes that would tell."""
+        try:
+            with tempfile.TemporaryFile(dir=self.live.directory, buffering=0) as file:
+                file.write(bytes(PROBE_BYTES))
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.troubles["disk"] = str(error)
+        else:
+            self.troubles.pop("disk", None)
+
+    def _checkpoint(self) -> None:
+        """Try again what could not be written: else the next try comes many rows later."""
+        try:
+            self.live.checkpoint()
+        except Exception:
+            logger.exception("no checkpoint could be written")
+        self._tried = self.clock()
 
     def _note_change(self) -> None:
         if self._changed is None:
@@ -264,13 +331,25 @@ class Writer:
         if self._changed is None:
             return
         started = self.clock()
-        self.published = self._copy(self.published.number + 1)
+        try:
+            self.published = self._copy(self.published.number + 1)
+        except Exception as error:  # such as too little memory: the older copy goes on predicting
+            self.troubles["copy"] = f"no copy of the model could be made ({type(error).__name__}: {error})"
+            logger.exception("no copy of the model could be made; the older one is kept, and another try comes soon")
+            self._changed = self.clock()
+            self._due = self._changed + STALEST
+            return
+        self.troubles.pop("copy", None)
         self._changed = None
         ended = self.clock()
         self._due = ended + (ended - started) * (1.0 / SHARE - 1.0)
 
     def _copy(self, number: int) -> Published:
         return Published(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
+
+
+def _broken() -> Refused:
+    return Refused(503, "the server has failed and learns no more; its log says why. Try again when it is back.", RETRY)
 
 
 def _step_back() -> None:

@@ -313,6 +313,26 @@ def test_a_long_run_takes_no_more_room_in_the_page_than_in_the_feed(watch):
         assert int(page.get_attribute("body", "data-observations")) == len(history["observations"])
 
 
+def test_a_run_that_goes_back_to_a_checkpoint_tells_its_events_once_in_the_page_too(watch):
+    feed = filled(2)
+    with serve_in_thread(feed) as running:
+        page = watch(running.url)
+        page.wait_for_selector("body[data-state=live]")
+        for rows, happened in (
+            (750, [700]),
+            (1000, [750, 900]),
+            (1250, [1100]),
+            (800, [750]),
+            (1000, [900]),
+            (2000, []),
+        ):
+            feed.publish(observation(rows, events=[(row, "new class", str(row)) for row in happened]))
+        wait_for_rows(page, "2,000")
+        shown = page.locator("#events tbody tr").all_inner_texts()
+        assert [int(re.search(r"[0-9,]+", row)[0].replace(",", "")) for row in shown] == [900, 750, 700]
+        assert [event["row"] for event in feed.history()["events"]] == [700, 750, 900]
+
+
 @pytest.mark.parametrize("width", [320, 400, 900, 1600])
 def test_nothing_has_to_be_scrolled_sideways(watch, width):
     feed = filled(model="SGBClassifier" * 20)

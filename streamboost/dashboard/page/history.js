@@ -16,11 +16,15 @@ export class History {
     this.events = message.events ?? [];
   }
 
-  // An observation takes the place of those at the same row or later; see Feed.
+  // An observation takes the place of those at the same row or later, and so do its events; see Feed.
   add(observation) {
     const all = this.observations;
+    const added = observation.events ?? [];
+    const again = new Set(added.map(said));
+    const isBack = all.length > 0 && all.at(-1).rows > observation.rows;
+    this.events = this.events.filter((one) => !(isBack && one.row > observation.rows) && !again.has(said(one)));
     while (all.length && all.at(-1).rows >= observation.rows) all.pop();
-    this.events.push(...(observation.events ?? []));
+    this.events.push(...added);
     this.events.splice(0, Math.max(0, this.events.length - this.rules.events));
     delete observation.events;
     all.push(observation);
@@ -47,4 +51,8 @@ export class History {
   get rows() {
     return this.observations.map((one) => one.rows);
   }
+}
+
+function said({ row, kind, detail }) {
+  return JSON.stringify([row, kind, detail]);
 }
