@@ -1,8 +1,10 @@
 """Crews whose workers and drivers are killed at random points, against lists of what was asked for."""
 
+import copy
 import errno
 import itertools
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -403,6 +405,99 @@ def test_running_out_of_memory_half_way_is_undone_and_told_if_it_happens_again_a
             crew.result(ticket)
         with pytest.raises(WorkerLost, match="died 5 times"):
             crew.call(0, "grow", str(path))
+
+
+class Starving(SnapshotWorker):
+    """Runs out of memory, or is interrupted, at what it is told to."""
+
+    state = 0
+
+    def __init__(self):
+        self.fails_at = ""
+
+    def starve(self, where):
+        self.fails_at = where
+
+    def grow(self):
+        self.state += 1
+        self.fail("grow")
+        return self.state
+
+    def size(self):
+        self.fail("size")
+        return self.state
+
+    def save(self, directory, number):
+        self.fail("save")
+        super().save(directory, number)
+
+    def fail(self, where):
+        if self.fails_at == where:
+            self.fails_at = ""
+            raise MemoryError("Unable to allocate 80 GiB")
+        if self.fails_at == f"{where}, interrupted":
+            self.fails_at = ""
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("crew_class", [LocalCrew, MortalCrew])
+@pytest.mark.parametrize("question", ["size", "save"])
+def test_running_out_of_memory_where_nothing_changes_is_told_as_such_and_costs_nothing(crew_class, question):
+    with crew_class(Starving, {}, 2) as crew:
+        crew.results([*crew.call_all("grow"), *crew.call_all("grow")])
+        crew.results([crew.call(1, "starve", question)])
+        with pytest.raises(MemoryError, match="80 GiB"):
+            crew.cut() if question == "save" else crew.results(crew.ask_all("size"))
+        assert crew.results(crew.ask_all("size")) == [2, 2]
+        number = crew.cut()
+        assert crew.results(crew.call_all("grow")) == [3, 3]
+        crew.load(number)
+        assert crew.results(crew.ask_all("size")) == [2, 2]
+        assert [line["restarts"] for line in crew.metrics()] == [0, 0]
+
+
+@pytest.mark.parametrize("end", [MemoryError, KeyboardInterrupt])
+def test_a_local_worker_that_stops_half_way_says_so_until_a_cut_is_loaded(end, tmp_path):
+    with LocalCrew(Starving, {}, 2, tmp_path) as crew:
+        crew.results(crew.call_all("grow"))
+        cut = crew.detach("starving")
+        crew.results(crew.call_all("grow"))
+        crew.call(1, "starve", "grow" if end is MemoryError else "grow, interrupted")
+        with pytest.raises(end):
+            crew.results(crew.call_all("grow"))
+        words = (
+            f"worker 1 stopped in the middle of operation 4, 'grow', with {end.__name__}.*Attach the last checkpoint"
+        )
+        for act in (lambda: crew.call(0, "grow"), lambda: crew.ask(0, "size"), crew.cut, lambda: crew.detach("it")):
+            with pytest.raises(WrongState, match=words):
+                act()
+        crew.attach(cut, "starving")
+        assert crew.results(crew.ask_all("size")) == [1, 1]
+        assert crew.results(crew.call_all("grow")) == [2, 2]
+        crew.load(0)
+        assert crew.results(crew.call_all("grow")) == [1, 1]
+
+
+def test_a_cut_that_was_loaded_in_part_is_not_gone_on_from(tmp_path):
+    with LocalCrew(Starving, {}, 2, tmp_path) as crew:
+        crew.results(crew.call_all("grow"))
+        first = crew.cut()
+        crew.results(crew.call_all("grow"))
+        second = crew.cut()
+        cut_path(crew.folder(1), second).unlink()
+        with pytest.raises(SnapshotError, match="is missing"):
+            crew.load(second)
+        with pytest.raises(WrongState, match=f"cut {second} was not loaded to its end"):
+            crew.ask(0, "size")
+        crew.load(first)
+        assert crew.results(crew.ask_all("size")) == [1, 1]
+
+
+def test_a_crew_is_neither_copied_nor_pickled():
+    with LocalCrew(Starving, {}, 1) as crew:
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"neither copied nor pickled. Use detach\(\)"):
+                attempt(crew)
 
 
 class LimitedCrew(MortalCrew):

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.checkpoints import Checkpoint
-from streamboost.cluster import LocalCrew
+from streamboost.cluster import LocalCrew, WorkerLost
 from streamboost.cluster.crew import Cut
 from streamboost.cluster.hashing import token_of
 from streamboost.cluster.key_models import KeyModel, small_classifier, small_regressor
@@ -206,6 +206,54 @@ def test_several_targets_a_row():
         assert same_state(booster.model_of("u"), alone)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("width", [1, 2])
+def test_all_keys_have_as_many_targets(width, workers):
+    wide = {1: [[1.0], [2.0]], 2: [[1.0, 2.0], [3.0, 4.0]], 3: [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]}
+    with KeyedBooster("key", tiny("regression"), workers=workers, engine="local") as booster:
+        booster.learn([{"key": "u", "x": 1.0}, {"key": "v", "x": 2.0}], wide[width])
+        before = states(booster)
+        refused = [wide[other] for other in wide if other != width] + ([[1.0, 2.0]] if width > 1 else [])
+        for y in refused:
+            with pytest.raises(ValueError, match=f"numbers a row, expected {width}, as the rows before.*Nothing was"):
+                booster.learn([{"key": "new", "x": 1.0}, {"key": "newer", "x": 2.0}], y)
+        assert states(booster) == before
+        assert booster.predict([{"key": key, "x": 1.0} for key in ("u", "unknown", "v")]).shape[1:] == (width,) * (
+            width > 1
+        )
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_answers_have_one_shape_whoever_is_asked(width, tmp_path):
+    shape = (width,) if width > 1 else ()
+    y = np.arange(4.0 * width).reshape(4, width)
+    with KeyedBooster("key", tiny("regression"), workers=2, engine="local", directory=tmp_path) as booster:
+        rows = [{"key": key, "x": 1.0} for key in ("a", "b", "c", "d")]
+        assert booster.learn(rows, y).shape == (4, *shape)
+        cut = booster.detach()
+        assert booster.learn([], []).shape == (0, *shape)
+        for asked in (["a"], ["unknown"], ["a", "unknown"], ["unknown", "b", "c"], []):
+            assert booster.predict([{"key": key, "x": 1.0} for key in asked]).shape == (len(asked), *shape)
+        if width == 1:  # one number is one number
+            assert booster.learn(rows, y[:, 0]).shape == booster.learn(rows, y).shape == (4,)
+        booster.attach(cut)
+        with pytest.raises(ValueError, match=f"expected {width}, as the rows before it had"):
+            booster.learn(rows, np.zeros((4, 3)))
+
+
+def test_keys_have_as_many_targets_as_their_prior():
+    X, y = np.arange(8.0).reshape(4, 2), np.arange(8.0).reshape(4, 2)
+    prior = SGBRegressor(**TINY).fit(pa.table({"a": X[:, 0], "b": X[:, 1]}), y)
+    rows = [{"key": "u", "a": 1.0, "b": 2.0}]
+    with KeyedBooster("key", tiny("regression"), prior=prior) as booster:
+        assert booster.predict(rows).shape == (1, 2)
+        assert booster.predict([]).shape == (0, 2)
+        with pytest.raises(ValueError, match="y has 1 numbers a row, expected 2"):
+            booster.learn(rows, [1.0])
+        assert booster.n_keys == 0
+        assert booster.learn(rows, y[:1]).shape == (1, 2)
+
+
 @pytest.mark.parametrize(
     "column",
     [
@@ -267,6 +315,24 @@ def test_a_chunk_with_a_bad_row_is_refused_as_a_whole(X, y, words, workers):
         assert booster.key_rows("u") == 10
 
 
+@pytest.mark.parametrize("kind", ["dicts", "pandas", "table"])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_first_chunk_with_a_row_without_a_key_leaves_everything_as_it_was(workers, kind):
+    keys, columns, y = stream(30, text=False)
+    keys = [str(key) for key in keys]
+    with KeyedBooster("key", tiny("regression"), workers=workers, engine="local") as booster:
+        rows = frame([*keys[:28], None, keys[29]], columns, "dicts", range(30))
+        if kind != "dicts":
+            rows = pa.Table.from_pylist(rows, schema=pa.schema({"key": pa.string(), "a": pa.float64()}))
+        with pytest.raises(ValueError, match=r"row 28 has no key.*Nothing was changed"):
+            booster.learn(rows.to_pandas() if kind == "pandas" else rows, y)
+        assert (booster.n_keys, [line["operations"] for line in booster.metrics()]) == (0, [0] * workers)
+        assert booster.learn(frame(keys, columns, "dicts", range(30)), y).shape == (30,)
+        with KeyedBooster("key", tiny("regression"), workers=workers, engine="local") as undisturbed:
+            undisturbed.learn(frame(keys, columns, "dicts", range(30)), y)
+            assert states(booster) == states(undisturbed)
+
+
 def test_a_label_of_another_kind_is_refused_before_anything_is_sent():
     with KeyedBooster("key", tiny("classification"), workers=2, engine="local") as booster:
         booster.learn([{"key": 1, "x": 0.0}, {"key": 2, "x": 1.0}], ["up", "down"])
@@ -300,6 +366,53 @@ def test_a_failure_after_all_checks_ends_it_until_a_checkpoint_is_attached(tmp_p
         booster.attach(cut)
         assert states(booster) == before
         booster.learn(rows, y)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_that_runs_out_is_told_as_such_and_costs_only_the_chunk(tmp_path, monkeypatch, workers):
+    rows, y = [{"key": i, "x": float(i)} for i in range(6)], np.arange(6.0)
+    with KeyedBooster("key", tiny("regression"), workers=workers, engine="local", directory=tmp_path) as booster:
+        booster.learn(rows, y)
+        cut = booster.detach()
+        before = states(booster)
+        booster.learn(rows, y)
+        after = states(booster)
+        with monkeypatch.context() as patch:
+            patch.setattr("streamboost.cluster.key_models.answer", starve)
+            with pytest.raises(MemoryError, match="80 GiB"):
+                booster.predict(rows)
+        assert states(booster) == after
+        with monkeypatch.context() as patch:
+            patch.setattr("streamboost.cluster.key_models.learn", starve)
+            with pytest.raises(MemoryError, match="80 GiB"):
+                booster.learn(rows, y)
+        for act in (lambda: booster.learn(rows, y), booster.detach, lambda: booster.predict(rows)):
+            with pytest.raises(RuntimeError, match="Attach the last checkpoint"):
+                act()
+        booster.attach(cut)
+        assert states(booster) == before
+        booster.learn(rows, y)
+        assert states(booster) == after
+
+
+def starve(*args):
+    raise MemoryError("Unable to allocate 80 GiB")
+
+
+def test_what_was_never_sent_was_not_learned_in_part(tmp_path):
+    rows = [{"key": i, "x": float(i)} for i in range(6)]
+    with KeyedBooster("key", tiny("regression"), directory=tmp_path) as booster:
+        booster.learn(rows, np.arange(6.0))
+        cut = booster.detach()
+    for act in (lambda: booster.learn(rows, np.arange(6.0)), booster.detach):
+        with pytest.raises(WorkerLost, match="the crew is closed"):
+            act()
+    with KeyedBooster("key", tiny("regression"), directory=tmp_path) as second:
+        for act in (lambda: second.learn(rows, np.arange(6.0)), second.detach):
+            with pytest.raises(FileExistsError, match="holds the cuts"):
+                act()
+        second.attach(cut)
+        assert second.n_keys == 6
 
 
 @pytest.mark.parametrize(
@@ -560,8 +673,8 @@ def test_wrong_cuts_are_refused(tmp_path, prior):
         with pytest.raises(ValueError, match="expected one of a 'keyed'"):
             booster.attach("something else")
     for key, options, words in (
-        ("other", {}, "the cut is of key 'key'"),
-        ("key", {"model": None, "prior": prior}, "Both are in its directory"),
+        ("other", {}, "the cut is of key 'key'.*the same --key"),
+        ("key", {"model": None, "prior": prior}, "Both are in its directory.*same --option, --start-from and --seed"),
         ("key", {"directory": tmp_path / "b"}, "Name the directory it was made in"),
         ("key", {"directory": tmp_path / "b", "workers": 2, "engine": "local"}, "Name the directory it was made in"),
     ):

@@ -10,6 +10,7 @@ import pytest
 
 from streamboost import SGBRegressor
 from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.cli import main
 from streamboost.cluster import KeyedBooster, ShardedBooster, SpreadBooster, small_regressor
 from streamboost.running import Options, Run
 from streamboost.sources import open_source
@@ -153,3 +154,21 @@ def test_a_run_killed_again_and_again_between_a_cut_and_its_checkpoint_goes_on_f
         assert read_latest(tmp_path / "disturbed").rows == CHUNK * (n_saved - 1)
     fate.begins()
     check_same(make, file)
+
+
+@pytest.mark.parametrize("shape", [("--shards",), ("--spread",), ("--key", "store")], ids=lambda words: words[0])
+def test_a_run_is_resumed_with_the_model_it_was_begun_with_or_not_at_all(shape, file, capsys):
+    where = file.parent / "run"
+    model = ["--option", "loss=huber", "--option", "n_estimators=12", "--option", "max_depth=3"]
+    words = ["run", str(file), "--target", "y", "--model", str(where), *shape]
+    assert main([*words, *model, "--max-rows", "600"]) == 0
+    for other in ([], [*model[2:], "--option", "loss=squared_error"], ["--option", "n_estimators=13", *model[:2]]):
+        capsys.readouterr()
+        assert main([*words, *other, "--resume"]) != 0
+        assert "the same --option, --start-from and --seed as before" in " ".join(capsys.readouterr().err.split())
+    assert read_latest(where).rows == 600
+    if "--key" not in shape:  # keys move to where they belong
+        assert main([*words, *model, "--resume", "--workers", "3"]) != 0
+        assert "--workers 2 on the command line" in " ".join(capsys.readouterr().err.split())
+    assert main([*words, *model, "--resume"]) == 0
+    assert read_latest(where).rows == ROWS

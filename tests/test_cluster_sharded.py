@@ -18,6 +18,7 @@ from streamboost import SGBClassifier, SGBRegressor
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.cluster import hashing
 from streamboost.cluster.crew import LocalCrew
+from streamboost.cluster.shard_worker import ShardWorker
 from streamboost.cluster.sharded import ShardedBooster
 from streamboost.cluster.voting import learn_chunk
 from streamboost.contenders import gives_probabilities, task_of
@@ -445,6 +446,74 @@ def test_what_was_detached_is_attached_by_another_driver_and_goes_on(kind, tmp_p
     other = sharded(template, workers=3, directory=tmp_path / "cuts")
     with other, pytest.raises(ValueError, match="workers=2"):
         other.attach(cut)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": SGBRegressor(**SMALL)}, "loss is 'auto', but the cut was made with 'poisson'"),
+        ({"model": SGBClassifier(**SMALL)}, "model is 'SGBClassifier', but the cut was made with 'SGBRegressor'"),
+        ({"model": SGBRegressor("poisson", **{**SMALL, "n_estimators": 7})}, "n_estimators is 7, but .* with 6"),
+        ({"model": SGBRegressor("poisson", **{**SMALL, "random_state": 1})}, "random_state is 1, but .* with 0"),
+        (
+            {"model": SGBRegressor("poisson", learner=Ridge(), **SMALL)},
+            r"learner is a Ridge \(\w+\), but .* with 'tree'",
+        ),
+        ({"split": "chunks"}, "split is 'chunks', but the cut was made with 'turns'"),
+        ({"readout": "mean"}, "readout is 'mean', but the cut was made with 'hedge'"),
+    ],
+)
+def test_the_cut_of_another_model_is_refused_before_anything_changes(options, words, tmp_path):
+    X, y = numbers(200)
+    template = SGBRegressor("poisson", **SMALL)
+    with sharded(template, directory=tmp_path) as first:
+        feed(first, X, y)
+        said, cut = first.predict(X), first.detach()
+    with sharded(**{"model": template, "directory": tmp_path, **options}) as other:
+        with pytest.raises(ValueError, match=f"{words}.*the same --option, --start-from and --seed as before"):
+            other.attach(cut)
+        assert other.n_rows == 0
+    with sharded(SGBRegressor("poisson", **SMALL), directory=tmp_path) as second:
+        second.attach(cut)
+        assert_array_equal(second.predict(X), said)
+
+
+@pytest.mark.parametrize("state", [None, np.random.RandomState(3)])
+def test_a_random_state_that_was_left_open_may_be_left_open_again(state, tmp_path):
+    X, y = numbers(200)
+    options = {**SMALL, "random_state": state}
+    with sharded(SGBRegressor(**options), directory=tmp_path) as first:
+        feed(first, X, y)
+        said, cut = first.predict(X), first.detach()
+    with sharded(SGBRegressor(**options), directory=tmp_path) as second:
+        second.attach(cut)
+        assert_array_equal(second.predict(X), said)
+
+
+def test_a_shard_that_runs_out_of_memory_says_so_until_a_checkpoint_is_attached(tmp_path, monkeypatch):
+    X, y = numbers(300)
+    with sharded(directory=tmp_path) as model:
+        feed(model, X[:200], y[:200])
+        cut, said = model.detach(), model.predict(X)
+        with monkeypatch.context() as patch:
+            patch.setattr(ShardWorker, "learn", starve)
+            model.learn(X[200:], y[200:])
+            with pytest.raises(MemoryError, match="80 GiB"):
+                model.predict(X)
+        for act in (lambda: model.predict(X), lambda: model.learn(X, y), model.detach):
+            with pytest.raises(RuntimeError, match="Attach the last checkpoint"):
+                act()
+        model.attach(cut)
+        assert_array_equal(model.predict(X), said)
+        with monkeypatch.context() as patch:
+            patch.setattr(ShardWorker, "say", starve)
+            with pytest.raises(MemoryError, match="80 GiB"):
+                model.predict(X)
+        assert_array_equal(model.predict(X), said)
+
+
+def starve(*args):
+    raise MemoryError("Unable to allocate 80 GiB")
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes"])

@@ -1,8 +1,13 @@
 """Learners spread over workers: the stack, booster and estimator of one process, to the last bit."""
 
 import copy
+import dataclasses
 import math
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +24,7 @@ from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.cluster.crew import LocalCrew
 from streamboost.cluster.spread import SpreadStack
 from streamboost.cluster.spread_booster import SpreadBooster
+from streamboost.cluster.stack_worker import StackWorker
 from streamboost.datasets import friedman
 from streamboost.descents import AdaGrad, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.errors import SnapshotError
@@ -440,7 +446,7 @@ def test_cuts_of_other_models_are_refused(tmp_path):
         first.learn(X, y)
         cut = first.detach()
     other = SpreadBooster(template, workers=3, engine="local", directory=tmp_path / "a")
-    with other, pytest.raises(ValueError, match="workers=2"):
+    with other, pytest.raises(ValueError, match=r"workers=2 .--workers 2 on the command line"):
         other.attach(cut)
     with SpreadBooster(template, workers=2, engine="local", directory=tmp_path / "b") as other:
         with pytest.raises(ValueError, match="Name the directory it was made in"):
@@ -451,6 +457,235 @@ def test_cuts_of_other_models_are_refused(tmp_path):
         other.learn(X, y)
         with pytest.raises(ValueError, match="Pass directory="):
             other.detach()
+
+
+def plain(learner="tree", **options):
+    return SGBRegressor(learner=learner, **{"n_estimators": 12, "semantics": 20, "random_state": 0, **options})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (plain(), plain("mlp"), "learner is 'mlp', but the cut was made with 'tree'"),
+        (plain("mlp"), plain(), "learner is 'tree', but the cut was made with 'mlp'"),
+        (plain(), plain(n_estimators=8), "n_estimators is 8, but the cut was made with 12"),
+        (plain(), plain(loss="huber"), "loss is 'huber', but the cut was made with"),
+        (plain(), SGBClassifier(semantics=20), "model is 'SGBClassifier', but the cut was made with 'SGBRegressor'"),
+        (plain(TreeStack(6)), plain(TreeStack(6, max_depth=2)), r"learner is a TreeStack \(\w+\), but .* TreeStack"),
+        (plain(Ridge()), plain(Ridge(2.0)), r"learner is a Ridge \(\w+\), but .* with a Ridge"),
+        (plain(nearest), plain(math.hypot), "learner is a builtin_function"),
+        (plain(BatchStack(Ridge(), 6)), plain(BatchStack(Ridge(2.0), 6)), "learner is a BatchStack"),
+        (plain(ChainStack([BatchStack(Ridge(), 6)])), plain(ChainStack([BatchStack(Ridge(3.0), 6)])), "a ChainStack"),
+        (booster(LinearStack(6)), booster(LinearStack(6), Huber()), "loss is a Huber"),
+        (booster(LinearStack(6)), plain(), "model is 'SGBRegressor', but the cut was made with 'Booster'"),
+    ],
+)
+def test_the_cut_of_another_model_is_refused_before_anything_changes(before, after, words, tmp_path):
+    X, y = stream(100)
+    with SpreadBooster(before, workers=2, engine="local", directory=tmp_path) as first:
+        first.learn(X, y)
+        cut = first.detach()
+        said = first.learn(X, y)
+    with SpreadBooster(after, workers=2, engine="local", directory=tmp_path) as other:
+        with pytest.raises(ValueError, match=f"{words}.*the same --option, --start-from and --seed as before"):
+            other.attach(cut)
+        assert other.stack_ is None
+    with SpreadBooster(before, workers=2, engine="local", directory=tmp_path) as second:
+        second.attach(cut)
+        assert_array_equal(second.learn(X, y), said)
+
+
+def test_a_stack_refuses_the_cut_of_other_learners(tmp_path):
+    with spread(LinearStack(6), directory=tmp_path) as first:
+        first.open(PIXELS, 1)
+        cut = first.detach()
+    for other, words in (
+        (TwoLayerStack(6), "model is 'TwoLayerStack', but the cut was made with 'LinearStack'"),
+        (LinearStack(7), "n_learners is 7, but the cut was made with 6"),
+        (LinearStack(6, update="adagrad"), "update is 'adagrad'"),
+    ):
+        with spread(other, directory=tmp_path) as second, pytest.raises(ValueError, match=words):
+            second.attach(cut)
+    with spread(LinearStack(6), directory=tmp_path) as third:
+        third.attach(cut)
+        assert third.n_features == PIXELS
+
+
+@pytest.mark.parametrize("learner", [Ridge(), nearest, "mlp", BatchStack(ExtraTreeRegressor(max_depth=3), 4)])
+def test_a_model_is_known_again_in_another_process(learner, tmp_path):
+    X, y = stream(60)
+    with SpreadBooster(plain(learner), workers=2, engine="local", directory=tmp_path) as first:
+        first.learn(X, y)
+        beginning = first.detach().memory["beginning"]
+    source = {
+        "Ridge": "sklearn.linear_model.Ridge()",
+        "function": "__import__('small_learners').nearest",
+        "str": "'mlp'",
+        "BatchStack": "BatchStack(sklearn.tree.ExtraTreeRegressor(max_depth=3), 4)",
+    }[type(learner).__name__]
+    code = (
+        "import sklearn.linear_model, sklearn.tree\n"
+        "from streamboost import SGBRegressor\nfrom streamboost.cluster.beginnings import describe\n"
+        "from streamboost.stacks.refitted import BatchStack\n"
+        f"print(describe(SGBRegressor(learner={source}, n_estimators=12, semantics=20, random_state=0)))"
+    )
+    here = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": "7"}
+    said = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **here}, check=True, capture_output=True, text=True
+    )
+    assert said.stdout.strip() == str(beginning)
+
+
+# One model, one set of workers.
+
+
+@pytest.mark.parametrize(
+    "model", [plain("linear"), booster(LinearStack(6), semantics=20)], ids=["estimator", "booster"]
+)
+def test_a_used_directory_is_refused_and_then_attached_by_the_same_object(model, tmp_path):
+    X, y = stream(100)
+    with SpreadBooster(model, workers=2, engine="local", directory=tmp_path) as first:
+        first.learn(X, y)
+        cut = first.detach()
+        said = first.learn(X, y)
+    with SpreadBooster(model, workers=2, engine="local", directory=tmp_path) as second:
+        for _ in range(2):
+            with pytest.raises(FileExistsError, match="Attach or load one"):
+                second.learn(X, y)
+        with pytest.raises(ValueError, match="Name the directory it was made in"):
+            second.attach(dataclasses.replace(cut, mark="another"))
+        with pytest.raises(FileExistsError, match="Attach or load one"):
+            second.learn(X, y)
+        second.attach(cut)
+        assert_array_equal(second.learn(X, y), said)
+        assert len(second._spread._started) == 1
+
+
+@pytest.mark.parametrize("has_directory", [False, True])
+def test_another_fit_takes_the_workers_over(has_directory, tmp_path):
+    X, y = stream(100)
+    with SpreadBooster(
+        plain("linear"), workers=2, engine="local", directory=tmp_path if has_directory else None
+    ) as divided:
+        divided.learn(X, y)
+        if has_directory:
+            cut = divided.detach()
+            said = divided.predict(X)
+        old, crew = divided.stack_, divided.stack_.crew
+        assert divided.fit(X, y) is divided
+        assert_array_equal(divided.predict(X), plain("linear").fit(X, y).predict(X))
+        assert divided.stack_.crew is crew
+        assert divided._spread._started == [crew]
+        with pytest.raises(RuntimeError, match="begun anew for another fit"):
+            old.predict(X)
+        with pytest.raises(ValueError, match="target in row 0 is nan"):
+            divided.fit(X, np.full(100, np.nan))
+        assert_array_equal(divided.predict(X), plain("linear").fit(X, y).predict(X))  # nothing was forgotten
+        if has_directory:
+            divided.attach(cut)
+            assert_array_equal(divided.predict(X), said)
+
+
+def test_first_rows_that_are_refused_late_leave_the_workers_to_the_next(monkeypatch):
+    X, y = stream(100)
+    with SpreadBooster(plain("linear"), workers=2, engine="local") as divided:
+        with monkeypatch.context() as patch:
+            patch.setattr(LinearStack, "learn_batch", refuse)
+            with pytest.raises(ValueError, match="no such"):
+                divided.learn(X, y)
+        assert_array_equal(divided.learn(X, y), plain("linear").learn(X, y))
+        assert len(divided._spread._started) == 1
+
+
+def refuse(*args):
+    raise ValueError("no such")
+
+
+def test_a_copy_that_has_learned_is_a_plain_model_and_one_that_has_not_has_its_own_workers():
+    X, y = stream(100)
+    with SpreadBooster(plain("linear"), workers=2, engine="local") as divided:
+        with copy.deepcopy(divided) as twin:
+            assert_array_equal(twin.learn(X, y), divided.learn(X, y))
+            assert twin.stack_.crew is not divided.stack_.crew
+        home = copy.deepcopy(divided)
+        assert type(home) is SGBRegressor
+        assert type(home.booster_.stack) is LinearStack
+        assert home.learner == "linear"
+        assert_array_equal(home.learn(X, y), divided.learn(X, y))
+        assert_array_equal(home.predict(X), divided.predict(X))
+        with pytest.raises(TypeError, match=r"Use gather\(\) for the plain"):
+            pickle.dumps(divided)
+
+
+# What fails in the middle of a chunk.
+
+
+@pytest.mark.parametrize("method", ["learn", "refit", "said"])
+@pytest.mark.parametrize("error", [FloatingPointError, AttributeError, MemoryError, KeyboardInterrupt])
+def test_a_chunk_that_fails_half_way_is_not_gone_on_from(method, error, tmp_path, monkeypatch):
+    X, y = stream(300)
+    template = plain(TreeStack(6, max_depth=2), memory=64)
+    with SpreadBooster(template, workers=2, engine="local", directory=tmp_path) as divided:
+        divided.learn(X, y)
+        cut, said = divided.detach(), divided.predict(X)
+        n_left = [3]  # in the middle of the chunk
+        real = getattr(StackWorker, method)
+
+        def fail(*args):
+            n_left[0] -= 1
+            if not n_left[0]:
+                raise error("on the way")
+            return real(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StackWorker, method, fail)
+            with pytest.raises(error, match="on the way"):
+                divided.learn(X, y)
+        for act in (divided.detach, divided.gather, lambda: divided.predict(X), lambda: divided.learn(X, y)):
+            with pytest.raises(RuntimeError, match=r"no longer of one model.*attach; --resume"):
+                act()
+        divided.attach(cut)
+        assert_array_equal(divided.predict(X), said)
+        n_left[0] = 3
+        with monkeypatch.context() as patch:
+            patch.setattr(StackWorker, method, fail)
+            with pytest.raises(error, match="on the way"):
+                divided.learn(X, y)
+        divided.fit(X, y)  # begins anew
+        assert_array_equal(divided.predict(X), said)
+
+
+def test_memory_that_runs_out_in_a_question_costs_nothing(monkeypatch):
+    X, y = stream(100)
+    with SpreadBooster(plain("linear"), workers=2, engine="local") as divided:
+        divided.learn(X, y)
+        said = divided.predict(X)
+        with monkeypatch.context() as patch:
+            patch.setattr(StackWorker, "said", starve)
+            for ask in (divided.predict, lambda X: divided.learn(X, y)):
+                with pytest.raises(MemoryError, match="80 GiB"):
+                    ask(X)
+        assert_array_equal(divided.predict(X), said)
+        template = plain("linear")
+        template.learn(X, y)
+        assert_array_equal(divided.learn(X, y), template.learn(X, y))
+
+
+def starve(*args):
+    raise MemoryError("Unable to allocate 80 GiB")
+
+
+def test_a_refit_that_fails_leaves_a_stack_torn_until_it_is_opened_anew():
+    X, y = stream(200)
+    divided = booster(spread(STACKS["trees that draw columns"]()))
+    scores_of(divided, X, y)
+    stack = divided.stack
+    with pytest.raises(Exception, match=r"shape|broadcast|index|out of bounds"):
+        stack.refit(0, divided.replay, np.zeros((3, 1)), divided.replay.weight)
+    with pytest.raises(RuntimeError, match="no longer of one model"):
+        stack.gather()
+    stack.open(PIXELS, 1)
+    assert not stack.predict(X).any()
 
 
 # Bad input.

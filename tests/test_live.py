@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import NewerFormat, SnapshotError
+from streamboost.journal import Transaction
 from streamboost.live import LiveModel, NotTogether
 from streamboost.live.answers import packed, unpacked
 from streamboost.live.foresight import Foreseen, check, strange_rows
@@ -1310,6 +1311,24 @@ def test_a_checkpoint_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch
     live = copied
     live.checkpoint()
     assert live.last_checkpoint_error is None
+    live.close()
+
+
+def test_a_checkpoint_whose_tidying_failed_is_well_again_once_that_succeeds(tmp_path, monkeypatch):
+    live = LiveModel(tmp_path, regressor())
+    live.learn(rows_of(5))
+
+    def full(self, *_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Transaction, "trim", full)
+    with pytest.raises(OSError, match="No space left"):
+        live.checkpoint()
+    monkeypatch.undo()
+    assert live.last_checkpoint_error is not None
+    path = live.checkpoint()
+    assert live.last_checkpoint_error is None
+    assert path == live.checkpoint()
     live.close()
 
 

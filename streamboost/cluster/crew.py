@@ -150,6 +150,7 @@ class Crew(Recovery):
         self.cut_every, self.cut_bytes = cut_every, cut_bytes
         self._bytes = 0  # of the operations since the last cut
         self._has_begun = False
+        self.lease: object = None  # whose the workers are, for models that hand them on to one another
         try:
             for worker in range(n_workers):
                 self._book.folder(worker).mkdir(exist_ok=True)
@@ -193,6 +194,7 @@ class Crew(Recovery):
 
     def _issue(self, workers: Collection[int], kind: str, method: str, args: tuple[Any, ...]) -> list[Ticket]:
         self._check(workers, method)
+        self._check_whole()
         self._begin(kind)
         if self.can_die:
             args = owned(args)  # kept for a worker that comes back, whatever becomes of the caller's arrays
@@ -270,6 +272,16 @@ class Crew(Recovery):
         return self._book.is_lasting
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything was done with the workers as yet."""
+        return self._has_begun
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or cannot go on."""
+        return self._end is not None
+
+    @property
     def cuts(self) -> list[int]:
         """The numbers of the cuts there are, the newest last."""
         return list(self._book.manifest.cuts)
@@ -285,6 +297,7 @@ class Crew(Recovery):
         neither pinned nor made for checkpoints only the last two are kept.
         """
         self._check((), "save")
+        self._check_whole()
         self._begin()
         return self._cut()
 
@@ -305,16 +318,19 @@ class Crew(Recovery):
         done = cuts[number] if number else [0] * self.n_workers
         if len(done) != self.n_workers:
             raise ValueError(
-                f"cut {number} is of {len(done)} workers, and there are {self.n_workers}. Use workers={len(done)}."
+                f"cut {number} is of {len(done)} workers, and there are {self.n_workers}. "
+                f"Use workers={len(done)} (--workers {len(done)} on the command line)."
             )
         for line, at in zip(self._lines, done, strict=True):
             line.abandon(f"the operation was given up: the crew went back to cut {number}.")
             line.sent = at
         self._base, self._base_done, self._bytes, self._has_begun = number, list(done), 0, True
         self._book.go_back(number)
+        self._torn = f"cut {number} was not loaded to its end"
         everyone = range(self.n_workers)
         alive = self._gather({worker: ("load", number, done[worker]) for worker in everyone})
         self._bring_up([worker for worker in everyone if worker not in alive])
+        self._torn = None
 
     def detach(self, kind: str, memory: Any = None) -> Cut:
         """Make a cut for a checkpoint to refer to; of cuts made so, the last two stay.
@@ -331,6 +347,7 @@ class Crew(Recovery):
                 "directory is None, expected one for the workers' state, which a checkpoint refers to. Pass directory=."
             )
         self._check((), "save")
+        self._check_whole()
         self._begin()
         number = self._cut(is_detached=True)
         return Cut(kind, number, self.n_workers, str(self.directory), self.mark, memory)
@@ -352,7 +369,8 @@ class Crew(Recovery):
             self._check_mark(cut)
         if cut.number and cut.n_workers != self.n_workers:
             raise ValueError(
-                f"the cut is of {cut.n_workers} workers, and there are {self.n_workers}. Use workers={cut.n_workers}."
+                f"the cut is of {cut.n_workers} workers, and there are {self.n_workers}. "
+                f"Use workers={cut.n_workers} (--workers {cut.n_workers} on the command line)."
             )
         self.confirm(cut)
         self.load(cut.number)
@@ -387,6 +405,7 @@ class Crew(Recovery):
             for worker in everyone:
                 while self._lines[worker].pending:
                     self._collect(worker)
+            self._check_whole()
             number = self._book.reserve()
             alive = self._gather({worker: ("save", number, self._lines[worker].sent) for worker in everyone})
             if len(alive) == self.n_workers:
@@ -430,11 +449,16 @@ class Crew(Recovery):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("workers that run can be neither copied nor pickled. Use detach() for a checkpoint.")
+
 
 class LocalCrew(Crew):
     """A crew in this process: no copy of a worker can be lost without the driver, so cuts are made only when asked for.
 
-    Arguments and answers are copied, as if they went to another process and came back.
+    Arguments and answers are copied, as if they went to another process and came back. Where memory runs out in the
+    middle of an operation, or it is interrupted, the error itself comes back; from then on one can only go back to a
+    cut.
 
     Examples
     --------
@@ -465,7 +489,12 @@ class LocalCrew(Crew):
         self._stations[worker] = Station()
 
     def _send(self, worker: int, message: Message) -> Any:
-        return self._stations[worker].handle(*message)
+        try:
+            return self._stations[worker].handle(*message)
+        except BaseException as interrupt:
+            if message[0] == "call":
+                self._tear(worker, message[1], message[2], interrupt)
+            raise
 
     def _wait(self, worker: int, handle: Any) -> Answer:
         assert isinstance(handle, Answer)

@@ -293,6 +293,8 @@ class KeyShard:
         if scores is None:
             try:
                 scores = key_models.learn(held.model, ready.encoded, y)
+            except MemoryError:  # as such it is known to whoever can make the worker anew
+                raise
             except Exception as error:
                 raise HalfLearned(
                     f"the model of key {key_of(token)!r} failed on rows that had passed all checks, and other rows of "

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from streamboost import SGBClassifier, snapshots
+from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.arrays import FloatArray
 from streamboost.cluster import hashing, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
@@ -112,7 +112,9 @@ class KeyedBooster:
         self._labels = Labels()
         if isinstance(prior, SGBClassifier):
             self._labels = self._labels.extended(prior.labels_.numbers)
-        self._n_targets: int | None = None  # None: y is (n,)
+        self._n_targets: int | None = None  # how many numbers a row; None: not known yet
+        if isinstance(prior, SGBRegressor):
+            self._n_targets = prior.committee_.loss.n_outputs
         self._n_chunks = 0
         self._half: str | None = None  # why the state is not to be trusted
         n_workers = 1 if workers is None else workers
@@ -169,8 +171,8 @@ class KeyedBooster:
             self._check(parts, y)
         said = self._learn(parts, y, method)
         self._labels = labels
-        if y.ndim == 2:
-            self._n_targets = y.shape[1]
+        if len(y):
+            self._n_targets = _width(y)
         return self._assemble(parts, said, len(y), method)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -212,18 +214,17 @@ class KeyedBooster:
             raise _first_refusal(parts, refusals)
 
     def _learn(self, parts: list[Part], y: NDArray[Any], method: Method) -> list[Any]:
+        tickets: list[Ticket] = []
         try:
-            tickets = [
-                self._crew.call(
-                    part.worker, "learn", part.rows, part.tokens, part.sizes, y[part.places], self._n_chunks, method
-                )
-                for part in parts
-            ]
+            for part in parts:
+                own = (part.rows, part.tokens, part.sizes, y[part.places], self._n_chunks, method)
+                tickets.append(self._crew.call(part.worker, "learn", *own))
             return self._crew.results(tickets)
         except Refused as error:  # of the only worker: if there are several, all of them have been asked
             raise _first_refusal(parts, [(error.row, error.reason)]) from None
         except BaseException as error:
-            self._half = f"{type(error).__name__}: {error}"
+            if tickets:  # else nothing was sent
+                self._half = f"{type(error).__name__}: {error}"
             raise
 
     def _assemble(self, parts: list[Part], said: list[Any], n: int, method: Method) -> NDArray[Any]:
@@ -234,7 +235,7 @@ class KeyedBooster:
                 answers.add(part.places, Answer(values, classes))
         values = answers.values
         if not self._is_classifier:
-            shape = (n,) if self._n_targets is None else (n, self._n_targets)
+            shape = (n,) if self._n_targets in (None, 1) else (n, self._n_targets)
             return np.zeros(shape) if values is None else values
         known = list(answers.classes or ())
         if method == "predict_proba":
@@ -272,6 +273,11 @@ class KeyedBooster:
         if self._is_classifier:
             return targets
         self.template._encode_targets(targets)  # refuses what is no number
+        if n and self._n_targets is not None and _width(targets) != self._n_targets:
+            raise ValueError(
+                f"y has {_width(targets)} numbers a row, expected {self._n_targets}, as the rows before it had, or the "
+                "prior: all keys have as many. Nothing was changed."
+            )
         return targets.astype(float)
 
     def _check_whole(self) -> None:
@@ -375,11 +381,15 @@ class KeyedBooster:
 
     def _check_same(self, memory: dict[str, Any]) -> None:
         if memory["key"] != self.key:
-            raise ValueError(f"key is {self.key!r}, but the cut is of key {memory['key']!r}. Use that one.")
+            raise ValueError(
+                f"key is {self.key!r}, but the cut is of key {memory['key']!r}. "
+                "Use that one (on the command line the same --key as before)."
+            )
         if memory["beginning"] != self._digest():
             raise ValueError(
                 "model or prior are not those the cut was made with. Both are in its directory: pass 'model' and "
-                f"'prior' of streamboost.load({str(self._crew.directory / BEGINNING)!r})."
+                f"'prior' of streamboost.load({str(self._crew.directory / BEGINNING)!r}); on the command line give the "
+                "same --option, --start-from and --seed as before."
             )
 
     def _beginning(self) -> dict[str, Any]:
@@ -404,6 +414,11 @@ def _checked_key(key: Any) -> Key:
     if plain is None:
         raise ValueError(f"key is {key!r}, which is missing, expected text, a whole number or a boolean.")
     return plain
+
+
+def _width(y: NDArray[Any]) -> int:
+    """How many numbers a row has."""
+    return 1 if y.ndim == 1 else int(y.shape[1])
 
 
 def _first_refusal(parts: list[Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:

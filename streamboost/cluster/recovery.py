@@ -99,6 +99,7 @@ class Recovery(ABC):
         self._base = 0  # the cut from which workers are made anew
         self._base_done = [0] * self.n_workers
         self._end: str | None = None  # why it cannot go on
+        self._torn: str | None = None  # why it has to go back to a cut first
 
     # What runs the workers.
 
@@ -135,12 +136,15 @@ class Recovery(ABC):
         line = self._lines[worker]
         try:
             answer = self._wait(worker, line.pending[0].handle)
-            _check_trust(answer)
+            self._check_trust(answer)
         except WorkerDied as death:
             self._note_death(worker, death)
             self._bring_up([worker])
             return
+        ticket = line.pending[0]
         line.answered(answer, keep=self.can_die)
+        if answer.is_fatal and answer.error is not None:
+            self._tear(worker, ticket.number, ticket.method, answer.error)
 
     def _gather(self, messages: Mapping[int, Message]) -> dict[int, Answer]:
         """Send one message to each of several workers and wait for all; those that died are left out."""
@@ -149,7 +153,7 @@ class Recovery(ABC):
         for worker, handle in handles.items():
             try:
                 answers[worker] = self._wait(worker, handle)
-                _check_trust(answers[worker])
+                self._check_trust(answers[worker])
             except WorkerDied as death:
                 answers.pop(worker, None)
                 self._note_death(worker, death)
@@ -221,9 +225,9 @@ class Recovery(ABC):
             for ticket in line.log:
                 under_way.append(self._send(worker, (ticket.kind, ticket.number, ticket.method, ticket.args)))
                 if len(under_way) >= self.in_flight:
-                    _check_trust(self._wait(worker, under_way.pop(0)))
+                    self._check_trust(self._wait(worker, under_way.pop(0)))
             for handle in under_way:
-                _check_trust(self._wait(worker, handle))
+                self._check_trust(self._wait(worker, handle))
         except WorkerDied as death:
             self._note_death(worker, death)
             return False
@@ -231,8 +235,23 @@ class Recovery(ABC):
             ticket.handle = self._send(worker, (ticket.kind, ticket.number, ticket.method, ticket.args))
         return True
 
+    # What cannot be undone by making a worker anew.
 
-def _check_trust(answer: Answer) -> None:
-    """A worker that is not where it should be is as good as dead."""
-    if answer.is_fatal:
-        raise WorkerDied(f"{type(answer.error).__name__}: {answer.error}")
+    def _check_trust(self, answer: Answer) -> None:
+        """A worker that is not where it should be is as good as dead, where dead ones come back as they were."""
+        if answer.is_fatal and self.can_die:
+            raise WorkerDied(f"{type(answer.error).__name__}: {answer.error}")
+
+    def _tear(self, worker: int, number: int, method: str, error: BaseException) -> None:
+        """Note that a worker stopped half-way, and that nothing was kept to repeat what it had done before."""
+        said = f"{type(error).__name__}: {error}"
+        self._torn = (
+            self._torn or f"worker {worker} stopped in the middle of operation {number}, {method!r}, with {said}"
+        )
+
+    def _check_whole(self) -> None:
+        if self._torn is not None:
+            raise WrongState(
+                f"{self._torn.rstrip('.')}. What the workers hold is not to be trusted. "
+                "Attach the last checkpoint, or load a cut, to go on from there; load(0) begins anew."
+            )

@@ -23,6 +23,7 @@ from sklearn.utils.metaestimators import available_if
 
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.chunks import check_weight
+from streamboost.cluster import beginnings
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
 from streamboost.cluster.hashing import workers_of
 from streamboost.cluster.key_rows import split as split_by_key
@@ -128,6 +129,8 @@ class ShardedBooster:
             raise ValueError(f"readout is {readout!r}, expected 'hedge' or 'mean'. If unsure, leave it out.")
         self.template = _checked_template(model)
         self.split, self.readout = split, readout
+        given = SGBRegressor() if model is None else model  # whose random state may be left open
+        self._beginning = beginnings.describe(given, split=split, readout=readout)
         self._crew: Crew = make_crew(
             ShardWorker,
             {"model": self.template},
@@ -413,19 +416,28 @@ class ShardedBooster:
         for shard, tally in enumerate(self._crew.results(self._crew.ask_all("tally"))):
             self._note(shard, tally)
         memory = {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED}
-        return self._crew.detach(KIND, {**memory, "votes": self._votes.remember()})
+        return self._crew.detach(KIND, {**memory, "votes": self._votes.remember(), "beginning": self._beginning})
 
     def confirm(self, cut: Cut) -> None:
         """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
         self._crew.confirm(cut)
 
     def attach(self, cut: Cut) -> None:
-        """Become what was detached."""
+        """Become what was detached.
+
+        Raises
+        ------
+        ValueError
+            If it is no cut of a ShardedBooster with this model, split and readout, for another number of workers or of
+            another directory.
+        """
+        if isinstance(cut, Cut) and cut.kind == KIND:
+            beginnings.check_same(cut.memory["beginning"], self._beginning)
         self._crew.attach(cut, KIND)
         self._forget()
         memory = copy.deepcopy(cut.memory)
-        self._votes.__dict__.update(memory.pop("votes"))
-        self.__dict__.update(memory)
+        self._votes.__dict__.update(memory["votes"])
+        self.__dict__.update({name: memory[name] for name in REMEMBERED})
 
     def metrics(self) -> list[dict[str, Any]]:
         """How each worker is, with what its shard loses and how much it has to say."""

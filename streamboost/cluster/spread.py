@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, WorkerLost, make_crew
+from streamboost.cluster import beginnings
+from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, WorkerLost, WrongState, make_crew
 from streamboost.cluster.stack_worker import Facts, SentWindow, StackWorker
 from streamboost.stacks.base import Marks, Stack, Window
 from streamboost.stacks.chain import ChainStack
@@ -62,7 +63,9 @@ class SpreadStack(Stack):
 
     _is_average = False
     _is_restarted = False  # whether cuts that lie in the directory are to be passed over
+    _is_alone = False  # whether of this one and its copies only the latest is in use
     _torn = ""  # why workers no longer agree
+    n_steps = 0  # how often all workers were changed
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class SpreadStack(Stack):
         self._starts = _starts(stack.n_learners, workers)
         self._refittable = list(stack.refittable)
         self._crew: Crew | None = None
+        self._lease: object = None  # as the crew's, as long as nobody else took it over
         self._started: list[Crew] = []  # by this one and its copies: estimators copy the learner they are given
         self._marked: tuple[FloatArray, Marks] | None = None  # the rows learned last, and their marks
 
@@ -104,47 +108,95 @@ class SpreadStack(Stack):
     @property
     def crew(self) -> Crew:
         """The workers; they start when they are first needed."""
+        return self._get_crew(is_new=True)
+
+    def _get_crew(self, *, is_new: bool) -> Crew:
+        """The workers; new ones, or as good as new if so asked."""
         if self._crew is None:
             self._starts = _starts(self.n_learners, self.workers)
-            parts = [{"stack": self.stack.part(own.start, own.stop)} for own in self._ranges()]
-            self._crew = make_crew(StackWorker, parts, workers=self.workers, **self.options)
-            self._started.append(self._crew)
-            if self._is_restarted:
-                self._crew.load(0)
+            crew = self._left_over()
+            is_used = self._is_restarted or (crew is not None and crew.has_begun)
+            if crew is None:
+                parts = [{"stack": self.stack.part(own.start, own.stop)} for own in self._ranges()]
+                crew = make_crew(StackWorker, parts, workers=self.workers, **self.options)
+                self._started.append(crew)
+            self._crew = crew
+            if is_new:
+                crew.lease = self._lease = object()
+            if is_new and is_used:
+                crew.load(0)
         return self._crew
+
+    def _left_over(self) -> Crew | None:
+        """The workers of the one before, where there is but one at a time."""
+        while self._is_alone and self._started:
+            if not self._started[-1].is_over:
+                return self._started[-1]
+            self._started.pop().close()
+        return None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there are workers, of this one or of a copy."""
+        return bool(self._started)
+
+    def for_one(self) -> Self:
+        """A copy for a model that uses one of its copies at a time: each takes over the workers of the one before."""
+        twin = copy.copy(self)
+        twin._started, twin._is_alone = [], True
+        return twin
 
     def _ranges(self) -> Iterator[slice]:
         """The learners of each worker."""
         yield from map(slice, self._starts, [*self._starts[1:], self.n_learners])
 
-    def _results(self, tickets: Sequence[Ticket]) -> list[Any]:
-        """What workers answer to operations; if only some of them refused, they are no longer of one stack."""
-        answers, errors = [], []
-        for ticket in tickets:
-            try:
-                answers.append(self.crew.result(ticket))
-            except WorkerLost:
-                raise
-            except Exception as error:
-                errors.append(error)
-        if errors and answers:
-            self._torn = str(errors[0])
-        if errors:
-            raise errors[0]
+    def _change(self, send: Callable[[], Sequence[Ticket]], *, is_step: bool = False) -> list[Any]:
+        """What workers answer to operations; after a step that was not taken by all, they are no longer of one stack.
+
+        What is no step may be refused by all of them, and nothing has changed then.
+        """
+        self._check_whole()
+        self._marked = None
+        crew, answers, errors = self.crew, [], []
+        try:
+            for ticket in send():
+                try:
+                    answers.append(crew.result(ticket))
+                except WorkerLost:
+                    raise
+                except Exception as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+        except WorkerLost:
+            raise
+        except BaseException as error:
+            if answers or is_step or isinstance(error, (MemoryError, WrongState)) or not isinstance(error, Exception):
+                self.tear(error)
+            raise
+        self.n_steps += 1
         return answers
+
+    def tear(self, error: BaseException) -> None:
+        """Hear that something failed in the middle of a chunk: what the learners are now is nobody's model."""
+        self._torn = self._torn or f"{type(error).__name__}: {error}"
 
     def _check_whole(self) -> None:
         if self._torn:
             raise RuntimeError(
-                f"some workers have taken a step that others refused ({self._torn}), so that their learners are no "
-                "longer of one model. Go back to the last checkpoint (attach), or begin anew (open)."
+                f"a chunk was not learned to its end by all workers ({self._torn}), so that their learners are no "
+                "longer of one model. Go back to the last checkpoint (attach; --resume on the command line), or begin "
+                "anew (open, or fit)."
+            )
+        if self._crew is not None and self._crew.lease is not self._lease:
+            raise RuntimeError(
+                "the workers have begun anew for another fit, so that what they had learned before is gone. "
+                "Go back to the last checkpoint (attach), or fit again."
             )
 
     def _tell(self, method: str, *args: Any) -> None:
         """Change all learners alike."""
-        self._check_whole()
-        self._marked = None
-        self._note(self._results(self.crew.call_all("tell", method, args)))
+        self._note(self._change(lambda: self.crew.call_all("tell", method, args)))
 
     def _note(self, facts: Sequence[Facts]) -> None:
         self._refittable = [start + i for start, fact in zip(self._starts, facts, strict=True) for i in fact.refittable]
@@ -155,6 +207,8 @@ class SpreadStack(Stack):
     # The contract of a stack.
 
     def _open(self, seed: int) -> None:
+        if self._torn:
+            self.crew.load(0)
         self._torn = ""
         self.__dict__.pop("categorical", None)
         self._tell("open", self.n_features, self.n_outputs, seed)
@@ -194,12 +248,12 @@ class SpreadStack(Stack):
                 f"targets have shape {targets.shape}, expected {expected}: "
                 "one for each row, learner and output. For a single output pass targets[..., None]."
             )
-        self._marked = None
-        marks = self._results(
-            [
+        marks = self._change(
+            lambda: [
                 self.crew.call(worker, "learn", method, X, np.ascontiguousarray(targets[:, own]), weight)
                 for worker, own in enumerate(self._ranges())
-            ]
+            ],
+            is_step=True,
         )
         if all(part is not None for part in marks):
             self._marked = X.copy(), np.concatenate(marks, axis=1)
@@ -224,21 +278,19 @@ class SpreadStack(Stack):
 
     def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> Marks | None:
         """Send the rows of the window to the worker that holds learner i, which fits it afresh."""
-        self._check_whole()
-        self._marked = None
         owner = int(np.searchsorted(self._starts, i, side="right")) - 1
-        if self.stack.draws:
-            self._results(
-                [self.crew.call(worker, "tell", "pass_over", [i]) for worker in range(self.workers) if worker != owner]
-            )
         sent = SentWindow(
             np.ascontiguousarray(window.X) if _looks_at_rows(self.stack) else None,
             np.ascontiguousarray(window.codes) if self.n_bins else None,
             window.bins if self.n_bins else None,
         )
-        marks: Marks | None = self.crew.result(
-            self.crew.call(owner, "refit", i - self._starts[owner], sent, target, weight)
-        )
+
+        def send() -> list[Ticket]:
+            others = [worker for worker in range(self.workers) if worker != owner] if self.stack.draws else []
+            passing = [self.crew.call(worker, "tell", "pass_over", [i]) for worker in others]
+            return [*passing, self.crew.call(owner, "refit", i - self._starts[owner], sent, target, weight)]
+
+        marks: Marks | None = self._change(send, is_step=True)[-1]
         return marks
 
     @property
@@ -257,10 +309,8 @@ class SpreadStack(Stack):
 
     def grow(self, k: int) -> None:
         """Append k fresh learners, on the last worker."""
-        self._check_whole()
-        self._marked = None
         last = self.workers - 1
-        [facts] = self._results([self.crew.call(last, "tell", "grow", [k])])
+        [facts] = self._change(lambda: [self.crew.call(last, "tell", "grow", [k])])
         before = [i for i in self._refittable if i < self._starts[-1]]
         self._refittable = [*before, *(self._starts[-1] + i for i in facts.refittable)]
         self.n_learners += k
@@ -309,7 +359,8 @@ class SpreadStack(Stack):
         self._check_whole()
         if self._crew is None:
             return Cut(KIND, n_workers=self.workers)
-        return self._crew.detach(KIND, {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED})
+        memory = {name: copy.deepcopy(getattr(self, name)) for name in REMEMBERED}
+        return self._crew.detach(KIND, {**memory, "beginning": beginnings.describe(self.stack)})
 
     def confirm(self, cut: Cut) -> None:
         """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
@@ -317,13 +368,23 @@ class SpreadStack(Stack):
             self._crew.confirm(cut)
 
     def attach(self, cut: Cut) -> None:
-        """Become what was detached; workers are started if there are none."""
+        """Become what was detached; workers are started if there are none.
+
+        Raises
+        ------
+        ValueError
+            If it is no cut of such a stack, of other learners, for another number of workers or of another directory.
+        """
         if isinstance(cut, Cut) and cut.kind == KIND and cut.number == 0:  # it had not been opened yet
             self.close()
             self._crew, self._is_restarted, self.n_features = None, True, 0
         else:
-            self.crew.attach(cut, KIND)
-            self.__dict__.update(copy.deepcopy(cut.memory))
+            if isinstance(cut, Cut) and cut.kind == KIND:
+                beginnings.check_same(cut.memory["beginning"], beginnings.describe(self.stack))
+            crew = self._get_crew(is_new=False)
+            crew.attach(cut, KIND)
+            crew.lease = self._lease = object()
+            self.__dict__.update({name: copy.deepcopy(cut.memory[name]) for name in REMEMBERED})
         self._torn, self._marked = "", None
 
     def close(self) -> None:

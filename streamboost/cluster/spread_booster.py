@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from streamboost import recipes, snapshots
 from streamboost.boosting import Booster
+from streamboost.cluster import beginnings
 from streamboost.cluster.crew import Cut, Engine
-from streamboost.cluster.spread import SpreadStack
+from streamboost.cluster.spread import KIND, SpreadStack
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBRegressor
+
+TEACHING = frozenset({"fit", "learn", "learn_many", "learn_one", "partial_fit"})
 
 
 class SpreadBooster:
@@ -21,7 +25,8 @@ class SpreadBooster:
 
     Beside the methods below it has all methods and attributes of the model. An estimator of trees keeps one booster
     with the longest memory, as it does for any stack given as its ``learner``. The read-out ``"hedge"`` is reckoned row
-    by row on this side; where that takes longer than the learners do, choose ``readout="last"``.
+    by row on this side; where that takes longer than the learners do, choose ``readout="last"``. Copying one that has
+    learned rows (``copy.deepcopy``) brings a plain model home. Another ``fit`` takes over the workers.
 
     Parameters
     ----------
@@ -78,7 +83,11 @@ class SpreadBooster:
                 **named,
             )
         self._plain: Any = model
-        self._spread = stack
+        self._spread = stack.for_one()
+        given = {
+            name: stack.stack for name in ("stack", "learner") if isinstance(getattr(model, name, None), SpreadStack)
+        }
+        self._beginning = beginnings.describe(model, **given)
         self.model: Any = self._fresh()
 
     def _fresh(self) -> Any:
@@ -92,7 +101,26 @@ class SpreadBooster:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "model" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.model, name)
+        found = getattr(self.model, name)
+        return self._guarded(found) if name in TEACHING else found
+
+    def _guarded(self, teach: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, but a chunk that was learned in part is not passed over in silence."""
+
+        @functools.wraps(teach)
+        def taught(*args: Any, **named: Any) -> Any:
+            before = self.stack_
+            n_steps = None if before is None else before.n_steps
+            try:
+                answer = teach(*args, **named)
+            except BaseException as error:
+                stack = self.stack_
+                if stack is not None and (stack is not before or stack.n_steps != n_steps):
+                    stack.tear(error)
+                raise
+            return self if answer is self.model else answer
+
+        return taught
 
     def __sklearn_tags__(self) -> Any:
         return self.model.__sklearn_tags__()
@@ -136,7 +164,7 @@ class SpreadBooster:
             return self._spread.detach()
         cut = stack.detach()
         shell = copy.deepcopy(self.model, {id(stack): None, id(self._spread): None})
-        return replace(cut, memory={"stack": cut.memory, "model": shell})
+        return replace(cut, memory={"stack": cut.memory, "model": shell, "beginning": self._beginning})
 
     def confirm(self, cut: Cut) -> None:
         """Hear that what was detached is kept by a checkpoint on disk: of these cuts the last two stay."""
@@ -145,17 +173,27 @@ class SpreadBooster:
             stack.confirm(cut)
 
     def attach(self, cut: Cut) -> None:
-        """Become what was detached; workers are started if there are none."""
+        """Become what was detached; workers are started if there are none.
+
+        Raises
+        ------
+        ValueError
+            If it is no cut of this model, for another number of workers or of another directory.
+        """
         memory = getattr(cut, "memory", None)
-        if memory is None:  # nothing had been learned, or it is no cut of this kind, which the stack will say
+        if (
+            memory is None or cut.kind != KIND
+        ):  # nothing had been learned, or it is no cut of this kind, which the stack will say
             self._spread.attach(cut)
             self.model = self._fresh()
             return
+        beginnings.check_same(memory["beginning"], self._beginning)
         stack = self.stack_ or copy.deepcopy(self._spread)
+        has_workers = self._spread.is_started
         try:
             stack.attach(replace(cut, memory=memory["stack"]))
         except Exception:
-            if self.stack_ is None:  # let go of the directory that a crew for nothing was started in
+            if not has_workers:  # let go of the directory that a crew for nothing was started in
                 stack.close()
             raise
         self.model = copy.deepcopy(memory["model"])
@@ -164,6 +202,15 @@ class SpreadBooster:
         booster = self._booster
         assert booster is not None
         booster.stack = stack
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self.stack_ is not None:
+            return self.gather()
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._plain, twin._spread = copy.deepcopy(self._plain, memo), copy.deepcopy(self._spread, memo).for_one()
+        twin.model = twin._fresh()
+        return twin
 
     def metrics(self) -> list[dict[str, Any]]:
         """How each worker is; nothing before the first row."""

@@ -23,6 +23,7 @@ from streamboost.checkpoints import read_latest
 
 COMPARED = ("streamboost", "numpy", "numba", "pyarrow")
 PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+CHANGING = ("build", "load", "call")  # messages after which a worker is not what it was
 
 
 class WrongState(RuntimeError):
@@ -57,11 +58,11 @@ class Station:
         """Take a message in; whatever goes wrong is part of the answer."""
         try:
             value, error = getattr(self, f"_{kind}")(*args), None
-        except (MemoryError, WrongState) as caught:  # who knows how far it came
-            value, error, self._done = None, _portable(caught), None
-            return Answer(None, error, True, self._memory_used())
         except Exception as caught:
             value, error = None, _portable(caught)
+            if isinstance(caught, WrongState) or (isinstance(caught, MemoryError) and kind in CHANGING):
+                self._done = None  # who knows how far it came
+                return Answer(None, error, True, self._memory_used())
         return Answer(value, error, False, self._memory_used(), getattr(self._worker, "n_rows", None))
 
     def _hello(self) -> dict[str, Any]:

@@ -196,13 +196,17 @@ class Learner:
     def checkpoint(self, forget_before: float) -> Path:
         """Save the model, and delete the entries that no checkpoint needs."""
         paths = self.store.paths()
-        if self.position == self.positions[-1] and paths:
+        is_saved = self.position == self.positions[-1] and bool(paths)
+        if is_saved and self.checkpoint_error is None:
             return paths[-1]
         self.rows_tried = self.rows
         live = {"journal": self.journal.name, "guard": self.guard, "target": self.target}
         try:
-            path = self.store.save(Checkpoint(self.model, self.position, self.rows, {**self.state, "live": live}))
-            self.positions = [*self.positions, self.position][-self.store.keep :]
+            if is_saved:  # what failed came after it
+                path = paths[-1]
+            else:
+                path = self.store.save(Checkpoint(self.model, self.position, self.rows, {**self.state, "live": live}))
+                self.positions = [*self.positions, self.position][-self.store.keep :]
             with self.journal.transaction() as changes:
                 changes.trim(self.positions[0])  # what the older checkpoint would need stays
                 changes.forget(forget_before)

@@ -158,3 +158,26 @@ def test_a_driver_that_is_gone_is_taken_over_from(local_ray, tmp_path):  # noqa:
         second.attach(cut)
         said.append(scores_of(second, X[1500:], y[1500:]))
     assert_array_equal(np.concatenate(said), scores_of(template, X, y))
+
+
+def test_another_fit_takes_the_actors_over(local_ray, tmp_path):  # noqa: F811
+    X, y = stream(1000)
+    template = SGBRegressor(learner="linear", n_estimators=6, semantics=100, random_state=0)
+    options = {"workers": 2, "address": local_ray, "directory": tmp_path, "resources": {"num_cpus": 2}}
+    with SpreadBooster(template, **options) as divided:  # twice as many would not fit
+        scores_of(divided, X, y)
+        cut, pids = divided.detach(), [worker["pid"] for worker in divided.metrics()]
+        divided.fit(X[:500], y[:500])
+        assert [worker["pid"] for worker in divided.metrics()] == pids
+        assert_array_equal(divided.predict(X), SGBRegressor(**template.get_params()).fit(X[:500], y[:500]).predict(X))
+        again = divided.learn(X, y)
+        divided.attach(cut)
+        scores_of(template, X, y)
+        assert_array_equal(divided.learn(X, y), template.learn(X, y))
+        divided.fit(X[:500], y[:500])
+        assert_array_equal(divided.learn(X, y), again)
+    with SpreadBooster(template.__class__(**template.get_params()), **options) as second:
+        with pytest.raises(FileExistsError, match="Attach or load one"):
+            second.learn(X, y)
+        second.attach(cut)
+        assert second.committee_.n_rows == 1000
