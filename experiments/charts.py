@@ -10,7 +10,7 @@ import numpy as np
 
 from streamboost.theory_report import COLOURS, FAINT, INK, STYLE, blank, inline_svg, logarithmic, whole_numbers
 
-__all__ = ["COLOURS", "FAINT", "INK", "band", "blank", "legend", "logarithmic", "save", "whole_numbers"]
+__all__ = ["COLOURS", "FAINT", "INK", "band", "blank", "legend", "logarithmic", "save", "shades", "whole_numbers"]
 
 
 def band(axes: Any, x: Any, summary: dict[str, Any], **look: Any) -> None:
@@ -18,6 +18,11 @@ def band(axes: Any, x: Any, summary: dict[str, Any], **look: Any) -> None:
     mean, spread = np.array(summary["mean"], dtype=float), np.array(summary["spread"], dtype=float)
     (line,) = axes.plot(x, mean, **look)
     axes.fill_between(x, mean - spread, mean + spread, color=line.get_color(), alpha=0.18, linewidth=0)
+
+
+def shades(n: int) -> list[Any]:
+    """So many colours in an order that can be seen."""
+    return list(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.9, n)))
 
 
 def legend(axes: Any, **options: Any) -> None:

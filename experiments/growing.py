@@ -44,6 +44,7 @@ FULL: dict[str, Any] = {
 QUICK: dict[str, Any] = {"rows": 1200, "fixed": [2, 8, 32], "most": 32, "look_every": 150, "depth": 3, "blocks": 6}
 STEPS = {"Friedman": 0.3, "ABALONE": 0.5, "A9A": 1.0, "electricity": 1.0, "cpu_act": 0.3}
 EARNS = 0.01  # an edge below this explains nothing worth a learner
+AS_GOOD = 0.03  # more loss, as a share of the least, that nobody would choose N for
 GROWING, VOTING = "growing", "voting"
 
 
@@ -58,7 +59,7 @@ def run(mode: Mode, seeds: Sequence[int], progress: Progress) -> dict[str, Any]:
     progress.expect(len(names) * len(everyone) * len(seeds))
     panels = []
     for data in names:
-        lines = []
+        lines, losses = [], {}
         for who in everyone:
             found = [
                 progress.part(
@@ -67,6 +68,7 @@ def run(mode: Mode, seeds: Sequence[int], progress: Progress) -> dict[str, Any]:
                 )
                 for seed in seeds
             ]
+            losses[who] = [run["loss"] for run in found]
             lines.append(
                 {
                     "who": who,
@@ -78,8 +80,15 @@ def run(mode: Mode, seeds: Sequence[int], progress: Progress) -> dict[str, Any]:
                     "units": summary([run["units"] for run in found]),
                 }
             )
-        panels.append({"set": data, "lines": lines})
+        panels.append({"set": data, "lines": lines, "gaps": gaps(losses)})
     return {"panels": panels}
+
+
+def gaps(losses: dict[str, list[float]]) -> dict[str, Any]:
+    """How much more growing and voting lose than the fixed number that is best on average, stream by stream."""
+    fixed = [who for who in losses if who.startswith("N")]
+    best = np.array(losses[min(fixed, key=lambda who: float(np.mean(losses[who])))])
+    return {who: summary(np.array(losses[who]) / best - 1.0) for who in (GROWING, VOTING)}
 
 
 def measure(who: str, data: str, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -166,24 +175,29 @@ def compare(record: Record) -> list[Row]:
                 panel["set"],
                 "small N does worse, large N converges later; add several at a time if unsure",
                 ours,
-                _verdict(fixed, growing["loss"]["mean"], voting["loss"]["mean"]),
+                _verdict(panel["gaps"], max(fixed.values()), by_name, n_seeds=len(record["seeds"])),
             )
         )
     return rows
 
 
-def _verdict(fixed: dict[str, float], growing: float, voting: float) -> str:
-    low, high = min(fixed.values()), max(fixed.values())
+def _verdict(gaps: dict[str, Any], worst: float, by_name: dict[str, Any], n_seeds: int) -> str:
+    """Who is ahead, as good or behind, measured by the best loss and by how much the seeds differ."""
 
-    def told(name: str, value: float) -> str:
-        if value <= low:
-            return f"{name} is ahead of every fixed N"
-        share = (value - low) / (high - low) if high > low else 0.0
-        if share <= 0.1:
-            return f"{name} is as good as the best guess"
-        return f"{name} lies between the best and the worst guess" if share < 1 else f"{name} is behind every fixed N"
+    def told(who: str) -> str:
+        gap, spread = gaps[who]["mean"], gaps[who]["spread"] if n_seeds > 1 else AS_GOOD
+        size = f"{100 * gap:+.1f} %" + (f" ± {100 * spread:.1f}" if n_seeds > 1 else "")
+        if gap < -spread:
+            return f"{who} is ahead of every fixed N ({size})"
+        if gap <= max(AS_GOOD, spread):
+            return f"{who} is as good as the best guess ({size})"
+        behind = "lies between the best and the worst guess"
+        if by_name[who]["loss"]["mean"] >= worst:
+            behind = "is behind every fixed N"
+        return f"{who} {behind} ({size} against the best)"
 
-    return f"{told('Growing', growing)}; {told('voting', voting)}."
+    text = f"{told(GROWING)}; {told(VOTING)}."
+    return text[0].upper() + text[1:]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The paper's networks, trained by streaming and by batch boosting: what Table 1 and Figure 2 have in common.
 
-A set tells its rows, its split, its networks and its choices; :func:`train` chooses among them on a validation part of
-the training rows, never on the test rows, and then trains both kinds of boosting on all training rows. Along the way
-the test error is noted against the unit cost (a prediction of a learner for a row is 1, an update 2).
+A set tells its rows, its split, its networks and its choices; :func:`train` lets both kinds of boosting choose among
+them, each for itself, on a validation part of the training rows, and then trains them on all training rows. Along the
+way the test error is noted against the unit cost (a prediction of a learner for a row is 1, an update 2).
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from streamboost.boosting import Booster
 from streamboost.datasets import Dataset
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Loss, Softmax, Squared
-from streamboost.stacks import ConvStack, Stack, TwoLayerStack
+from streamboost.stacks import ConvStack, TwoLayerStack
+from streamboost.stacks.neural import NeuralStack
 
-CALL = 4096  # rows given to learn at a time
+FIRST_CALL, CALL = 64, 4096  # rows given to learn at a time: twice as many each time, so that the start can be seen
+TOLERANCE = 1e-3  # a network of batch boosting has converged when its loss fell by less in two passes
 MARK_GROWTH = 1.25  # a mark on the curve whenever the cost has grown by so much
 KEPT_FOR_VALIDATION = 0.1
 
@@ -61,18 +63,20 @@ class Set:
     loss: Loss
     learners: int  # N of the figure
     batch: int
-    make: Callable[[int, float], Stack]  # from N and a rate
+    make: Callable[[int, float], NeuralStack]  # from N and a rate
     split: Callable[[int], tuple[Rows, Rows]]  # training and test rows of a seed
     choices: tuple[Choice, ...]
     rows: int  # shown to streaming boosting in a full run
+    passes: int = 100  # over the rows, after which a network of batch boosting is frozen though it has not converged
+    tried_passes: int = 100  # the same, while batch boosting chooses
 
 
-def two_layers(hidden: int, activation: str = "sigmoid") -> Callable[[int, float], Stack]:
+def two_layers(hidden: int, activation: str = "sigmoid") -> Callable[[int, float], NeuralStack]:
     """Stacks of the paper's two-layer networks."""
     return lambda n, rate: TwoLayerStack(n, hidden, activation=activation, rate=rate)  # type: ignore[arg-type]
 
 
-def convolutions(n: int, rate: float) -> Stack:
+def convolutions(n: int, rate: float) -> NeuralStack:
     """5 × 5, stride 2, 5 channels, as for MNIST."""
     return ConvStack((28, 28), n, kernel=5, stride=2, channels=5, rate=rate)
 
@@ -127,7 +131,7 @@ SETS = {
             given(datasets.load_a9a, _signs), (Choice(2.0, 0.001), Choice(2.0, 0.003), Choice(4.0, 0.001)), 300_000),
         Set("MNIST", (0.16328, 0.01932, 0.01632), WRONG, Softmax(n_classes=10), 10, 32, convolutions,
             given(big_datasets.load_mnist, _grey),
-            (Choice(2.0, 0.004), Choice(3.0, 0.004), Choice(4.0, 0.004)), 3_600_000),
+            (Choice(2.0, 0.004), Choice(3.0, 0.004), Choice(4.0, 0.004), Choice(4.0, 0.001)), 3_600_000, 40, 4),
     )
 }  # fmt: skip
 
@@ -139,7 +143,17 @@ class Run(NamedTuple):
     base: float  # y¹
     last: float  # yᴺ
     edges: list[float]
-    added: list[int]  # the cost at which each learner was added, by batch boosting
+    stages: list[dict[str, Any]]  # of batch boosting: when each learner was added, and how it ended
+
+
+class Tried(NamedTuple):
+    """What one kind of boosting chose, and all it tried."""
+
+    choice: Choice
+    tried: list[dict[str, float]]
+
+
+Trainer = Callable[[Choice, Rows, Rows], float]  # from training and validation rows to an error on the latter
 
 
 def train(one: Set, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -147,42 +161,61 @@ def train(one: Set, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
     training, test = one.split(seed)
     training, test = _at_most(training, sizes["train"], seed), _at_most(test, sizes["test"], seed)
     n_shown = min(one.rows, sizes["shown"])
-    choice, tried = choose(one, training, seed, n_shown, sizes["tried"])
-    averaged, last = stream(one, one.learners, choice, training, test, seed, n_shown)
+    streaming = choose_streaming(one, training, seed, int(sizes["tried"] * n_shown))
+    batching = choose_batch(one, training, seed, min(one.tried_passes, sizes["tried_passes"]))
+    last, averaged = stream(one, one.learners, streaming.choice, training, test, seed, n_shown)
+    most = min(one.passes, sizes["passes"])
     runs = {
-        "SGB": averaged,
-        "SGB, last iterate": last,
-        "GB": batch(one, choice, training, test, seed, sizes["passes"]),
+        "SGB": last,
+        "GB": batch(one, batching.choice, training, test, seed, most),
+        "SGB, averaged": averaged,
     }
     return {
-        "eta": choice.eta,
-        "rate": choice.rate,
-        "tried": tried,
+        "chosen": {
+            kind: {**found.choice._asdict(), "tried": found.tried}
+            for kind, found in (("SGB", streaming), ("GB", batching))
+        },
         "rows": {"train": len(training.X), "test": len(test.X), "shown": n_shown},
-        "base": rounded(runs["SGB, last iterate"].base),
+        "passes": {"most": most, "tolerance": TOLERANCE},
+        "base": rounded(last.base),
         "runs": {
             name: {
                 "last": rounded(run.last),
                 "curve": rounded(run.curve),
                 "edges": rounded(run.edges, 3),
-                "added": run.added,
+                "stages": run.stages,
             }
             for name, run in runs.items()
         },
     }
 
 
-def choose(one: Set, training: Rows, seed: int, n_shown: int, share: float) -> tuple[Choice, list[dict[str, float]]]:
-    """The choice that does best on a tenth of the training rows after a share of the training."""
+def choose_streaming(one: Set, training: Rows, seed: int, n_shown: int) -> Tried:
+    """What does best for streaming boosting after so many rows, by its last iterate."""
+
+    def trained(choice: Choice, rest: Rows, kept: Rows) -> float:
+        return stream(one, one.learners, choice, rest, kept, seed, n_shown, marks=False)[0].last
+
+    return choose(one, training, seed, trained)
+
+
+def choose_batch(one: Set, training: Rows, seed: int, passes: int) -> Tried:
+    """What does best for batch boosting where no network gets more than so many passes."""
+
+    def trained(choice: Choice, rest: Rows, kept: Rows) -> float:
+        return batch(one, choice, rest, kept, seed, passes, marks=False).last
+
+    return choose(one, training, seed, trained)
+
+
+def choose(one: Set, training: Rows, seed: int, trained: Trainer) -> Tried:
+    """The choice that does best on a tenth of the training rows, trained on the others."""
     order = np.random.default_rng((seed, 2)).permutation(len(training.X))
     cut = int(KEPT_FOR_VALIDATION * len(order))
     kept, rest = training.take(order[:cut]), training.take(order[cut:])
-    tried = []
-    for choice in one.choices:
-        run, _ = stream(one, one.learners, choice, rest, kept, seed, int(share * n_shown), marks=False)
-        tried.append({**choice._asdict(), "validation": rounded(run.last)})
+    tried = [{**choice._asdict(), "validation": rounded(trained(choice, rest, kept))} for choice in one.choices]
     best = min(range(len(tried)), key=lambda k: tried[k]["validation"])
-    return one.choices[best], tried
+    return Tried(one.choices[best], tried)
 
 
 def stream(
@@ -198,21 +231,25 @@ def stream(
 ) -> tuple[Run, Run]:
     """Streaming boosting from y⁰ = 0, as the paper: passes over the training rows, each in an order of its own.
 
-    Told twice: predicting with the polynomial average of the parameters, and with the last ones.
+    The rate of ADAM falls linearly, from call to call, so that it would be 0 after the last row: the last parameters
+    are then no noisier than their average. Told twice: with the last parameters, and with their polynomial average.
     """
+    stack = one.make(n_learners, choice.rate)
     booster = Booster(
         one.loss,
         GradientDescent(choice.eta),
-        one.make(n_learners, choice.rate),
+        stack,
         base=Constant(0.0),
         iterate="polynomial",
         semantics=one.batch,
         seed=seed,
     )
     curves: tuple[list[tuple[int, float]], list[tuple[int, float]]] = ([], [])
-    next_mark = 0.0
-    for rows in _passes(len(training.X), n_shown, one.batch, seed):
+    next_mark, shown = 0.0, 0
+    for rows in calls(len(training.X), n_shown, one.batch, seed):
+        stack.set_rate(choice.rate * (1.0 - shown / n_shown))
         booster.learn(training.X[rows], training.y[rows])
+        shown += len(rows)
         if marks and booster.cost.units >= next_mark:
             for curve, walk in zip(curves, _walks(booster, test.X), strict=True):
                 curve.append((booster.cost.units, error(one.loss, walk[:, -1], test.y)))
@@ -225,7 +262,7 @@ def stream(
     return found[0], found[1]
 
 
-def batch(one: Set, choice: Choice, training: Rows, test: Rows, seed: int, passes: int) -> Run:
+def batch(one: Set, choice: Choice, training: Rows, test: Rows, seed: int, passes: int, *, marks: bool = True) -> Run:
     """Batch boosting: the same networks, each trained to convergence before the next is added."""
     model = GradientBoosting(
         one.loss,
@@ -234,7 +271,7 @@ def batch(one: Set, choice: Choice, training: Rows, test: Rows, seed: int, passe
         n_learners=one.learners,
         base=Constant(0.0),
         chunk_size=one.batch,
-        tolerance=1e-2,
+        tolerance=TOLERANCE,
         max_passes=passes,
         seed=seed,
     )
@@ -247,15 +284,17 @@ def batch(one: Set, choice: Choice, training: Rows, test: Rows, seed: int, passe
             state["next"], state["stage"] = MARK_GROWTH * units, stage
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # whoever does not converge in so many passes is frozen then
-        model.fit(training.X, training.y, callback=mark)
+        # Whoever does not converge in so many passes is frozen then, and its stage says so.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(training.X, training.y, callback=mark if marks else None)
     walk = model.walk(test.X)
     last = error(one.loss, walk[:, -1], test.y)
     curve.append((model.cost.units, last))
-    edges, added = [stage.edge for stage in model.history], [stage.started for stage in model.history]
-    return Run(curve, error(one.loss, walk[:, 1], test.y), last, edges, added)
+    stages = [
+        {"started": stage.started, "passes": stage.rows // len(training.X), "converged": stage.converged}
+        for stage in model.history
+    ]
+    return Run(curve, error(one.loss, walk[:, 1], test.y), last, [stage.edge for stage in model.history], stages)
 
 
 def error(loss: Loss, scores: FloatArray, y: FloatArray) -> float:
@@ -268,21 +307,23 @@ def error(loss: Loss, scores: FloatArray, y: FloatArray) -> float:
 
 
 def _walks(booster: Booster, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The partial sums of the averaged parameters, and of the last ones."""
+    """The partial sums of the last parameters, and of the averaged ones."""
     blocks = [X[start : start + 1000] for start in range(0, len(X), 1000)]
-    averaged = np.concatenate([booster.walk(block) for block in blocks])
-    return averaged, np.concatenate([booster.present.walk(block, booster.descent) for block in blocks])
+    last = np.concatenate([booster.present.walk(block, booster.descent) for block in blocks])
+    return last, np.concatenate([booster.walk(block) for block in blocks])
 
 
-def _passes(n: int, n_shown: int, size: int, seed: int) -> Iterator[Any]:
-    """The rows of every call, in whole batches, until so many were shown."""
+def calls(n: int, n_shown: int, size: int, seed: int) -> Iterator[Any]:
+    """The rows of every call, in whole batches, few at first, until so many were shown."""
     rng = np.random.default_rng((seed, 3))
-    call = CALL - CALL % size
-    left = n_shown
+    call, left = FIRST_CALL, n_shown
     while left > 0:
         order = rng.permutation(n)[:left]
-        for start in range(0, len(order), call):
-            yield order[start : start + call]
+        start = 0
+        while start < len(order):
+            rows = order[start : start + max(call - call % size, size)]
+            yield rows
+            start, call = start + len(rows), min(2 * call, CALL)
         left -= len(order)
 
 

@@ -66,7 +66,7 @@ def _section(name: str, record: Record, folder: Path) -> str:
     ]
     return (
         f"<h2 id='{name}'>{html.escape(module.TITLE)}</h2><p>{html.escape(module.INTRODUCTION)}</p>"
-        f"{comparison(module.compare(record))}{figures(drawn)}{_circumstances(name, record)}"
+        f"{comparison(module.compare(record))}{figures(drawn)}{_circumstances(name, record, folder)}"
     )
 
 
@@ -99,13 +99,17 @@ def comparison(rows: list[Row]) -> str:
     return f"<div class='table'><table class='wide'><tr class='head'>{top}</tr>{lines}</table></div>"
 
 
-def _circumstances(name: str, record: Record) -> str:
+def _circumstances(name: str, record: Record, folder: Path) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
     changed = (
         ""
         if record["source"]["experiment"] == records.source(name)["experiment"]
-        else (" Its source has changed since: run it again to be sure.")
+        else " Its source has changed since: run it again to be sure."
     )
+    for other, took in record.get("took", {}).items():
+        now = records.load(folder / f"{other}.json")
+        if now is None or records.fingerprint(now) != took:
+            changed += f" It took over runs of {other} that are not those above: run it again to be sure."
     seeds = ", ".join(map(str, record["seeds"]))
     text = (
         f"{record['mode']} run of {record['date']}, {record['seconds']:g} s, seeds {seeds}; {versions}, Python "

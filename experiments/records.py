@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import hashlib
 import json
@@ -21,6 +22,7 @@ Record = dict[str, Any]
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"  # of full runs
 CACHE = HERE / "cache"  # of quick runs, and of parts of runs that are not finished
+BESIDE = ("experiments", "examples")  # packages beside the library
 PACKAGES = ("numpy", "numba", "scikit-learn", "streamboost")
 
 
@@ -45,9 +47,37 @@ def digest(*files: Path) -> str:
 
 
 def source(name: str) -> dict[str, str]:
-    """The fingerprints of an experiment's module and of the library."""
+    """The fingerprints of an experiment (its module and those beside the library that it imports) and the library."""
     library = Path(streamboost.__file__).parent.rglob("*.py")
-    return {"experiment": digest(HERE / f"{name}.py"), "library": digest(*library)}
+    return {"experiment": digest(*modules(HERE / f"{name}.py")), "library": digest(*library)}
+
+
+def modules(file: Path) -> set[Path]:
+    """A module's file and those of all it imports, directly or not, from this package and from the examples."""
+    found, left = set(), [file]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += _imported(one)
+    return found
+
+
+def _imported(file: Path) -> list[Path]:
+    """What a module imports when it is itself imported; what it imports later belongs to the machinery."""
+    names = []
+    for line in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(line, ast.ImportFrom) and line.module is not None and line.module.split(".")[0] in BESIDE:
+            names += [line.module, *(f"{line.module}.{alias.name}" for alias in line.names)]
+        elif isinstance(line, ast.Import):
+            names += [alias.name for alias in line.names if alias.name.split(".")[0] in BESIDE]
+    places = [HERE.parent.joinpath(*name.split(".")).with_suffix(".py") for name in names]
+    return [place for place in places if place.exists()]
+
+
+def fingerprint(record: Record) -> str:
+    """What tells a record from any other."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=plain).encode()).hexdigest()[:12]
 
 
 def make(name: str, mode: Mode, seeds: Sequence[int], sizes: dict[str, Any], found: dict[str, Any]) -> Record:

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -20,7 +20,13 @@ SEEDS = {"quick": (0,), "full": (0, 1, 2)}
 
 
 def run(
-    name: str, mode: Mode, *, again: bool = False, seeds: Sequence[int] | None = None, folder: Path | None = None
+    name: str,
+    mode: Mode,
+    *,
+    again: bool = False,
+    seeds: Sequence[int] | None = None,
+    folder: Path | None = None,
+    fresh: Container[str] = (),
 ) -> Record:
     """Run an experiment and draw it, or read what an earlier run found.
 
@@ -30,17 +36,24 @@ def run(
         See :mod:`experiments.registry`.
     mode : {"quick", "full"}
     again : bool
-        Run it though it is finished.
+        Run it though it is finished, and with it those whose records it needs.
     seeds : sequence of int, optional
         Left out: one for a quick run, three for a full one.
     folder : Path, optional
-        Where to keep the record and the pictures.
+        Where to keep the record and the pictures; the records it needs are in the same place.
+    fresh : names
+        Those that were run just now, and need no other run for ``again``.
     """
     module, folder = registry.load(name), records.folder(mode) if folder is None else folder
+    seeds = SEEDS[mode] if seeds is None else seeds
     file = folder / f"{name}.json"
-    record = None if again else records.load(file)
+    record = None if again and name not in fresh else _finished(file, mode)
     if record is None:
-        record = _run_now(name, module, mode, SEEDS[mode] if seeds is None else seeds, again)
+        needed = {
+            other: run(other, mode, again=again, seeds=seeds, folder=folder, fresh=fresh)
+            for other in getattr(module, "NEEDS", ())
+        }
+        record = _run_now(name, module, mode, seeds, again, needed)
         records.save(record, file)
         record = records.load(file)  # what is drawn is what was written
         assert record is not None
@@ -48,9 +61,23 @@ def run(
     return record
 
 
-def _run_now(name: str, module: ModuleType, mode: Mode, seeds: Sequence[int], again: bool) -> Record:
+def _finished(file: Path, mode: Mode) -> Record | None:
+    record = records.load(file)
+    if record is not None and record["mode"] != mode:
+        raise SystemExit(
+            f"{file} is the record of a {record['mode']} run, expected none or one of a {mode} run: quick and full "
+            "runs do not mix. Give another folder with --output, or run it --again."
+        )
+    return record
+
+
+def _run_now(
+    name: str, module: ModuleType, mode: Mode, seeds: Sequence[int], again: bool, needed: dict[str, Record]
+) -> Record:
     source = records.source(name)  # as it is now: it may be edited while this runs
-    parts = CACHE / "parts" / f"{name}-{mode}-{source['experiment']}-{source['library']}"
+    took = {other: records.fingerprint(record) for other, record in needed.items()}
+    key = "-".join([name, mode, source["experiment"], source["library"], *took.values()])
+    parts = CACHE / "parts" / key
     if again:
         shutil.rmtree(parts, ignore_errors=True)
     columns = (TextColumn("{task.fields[name]}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
@@ -63,10 +90,11 @@ def _run_now(name: str, module: ModuleType, mode: Mode, seeds: Sequence[int], ag
             bars.update(task, completed=done, total=total, description=text)
 
         started = time.perf_counter()
-        found = module.run(mode, seeds, records.Progress(parts, tell))
+        found = module.run(mode, seeds, records.Progress(parts, tell), **needed)
         seconds = round(time.perf_counter() - started, 1)
     sizes = module.QUICK if mode == "quick" else module.FULL
-    record = records.make(name, mode, seeds, sizes, {"source": source, "seconds": seconds, **found})
+    circumstances = {"source": source, "took": took, "seconds": seconds}
+    record = records.make(name, mode, seeds, sizes, {**circumstances, **found})
     shutil.rmtree(parts, ignore_errors=True)
     return record
 
@@ -86,8 +114,10 @@ def main(arguments: Sequence[str] | None = None, *, only: str | None = None) -> 
     mode: Mode = "quick" if options.quick else "full"
     folder = records.folder(mode) if options.output is None else options.output
     chosen = [only] if only is not None else options.only or registry.available()
+    fresh: set[str] = set()
     for name in chosen:
-        record = run(name, mode, again=options.again, folder=folder)
+        record = run(name, mode, again=options.again, folder=folder, fresh=fresh)
+        fresh |= {name, *getattr(registry.load(name), "NEEDS", ())}
         for row in registry.load(name).compare(record):
             print(f"{name}: {row.what}: {row.ours}")
         for absent in record.get("not_run", []):

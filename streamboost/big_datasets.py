@@ -2,15 +2,18 @@
 
 In goes a name; out comes a :class:`~streamboost.datasets.Dataset`, as from :mod:`streamboost.datasets`. A file that is
 missing, cut short or otherwise not what it should be is refused, with what was expected and where to get it. Nothing
-is ever put in its place.
+is ever put in its place. No checksum of SLICE and YEAR is known here: they are known by their shape, by their targets
+and by columns that vary, which tells a file cut short or made up, not one with a few numbers changed.
 
 ============  ==========================================================  =================================
 set           files, any one of                                           how they are known to be whole
 ============  ==========================================================  =================================
 MNIST         ``mnist_train.parquet``, ``mnist_test.parquet``, or the     SHA-256; MD5 of what is inside
               four idx files, packed (``.gz``) or not
-SLICE         ``slice_localization_data.csv``, or that in a ``.zip``      53,500 rows, 386 columns, targets
-YEAR          ``YearPredictionMSD.txt``, or that in a ``.zip``            515,345 rows, 91 columns, years
+SLICE         ``slice_localization_data.csv``, or that in a ``.zip``      53,500 rows, 386 columns, targets,
+                                                                          most columns vary
+YEAR          ``YearPredictionMSD.txt``, or that in a ``.zip``            515,345 rows, 91 columns, whole
+                                                                          years, all columns vary
 the others    ``NAME.parquet``                                            SHA-256
 ============  ==========================================================  =================================
 """
@@ -64,6 +67,11 @@ class Parquet(NamedTuple):
 UCI = "https://archive.ics.uci.edu/dataset"
 TORGO = "the regression data sets of L. Torgo, converted to Parquet with the columns in their order and the target last"
 
+MNIST_HOME = (
+    "https://yann.lecun.com/exdb/mnist, as four idx files, packed (.gz) or not; mnist_train.parquet and "
+    "mnist_test.parquet, of the same pixels and the digit last, do as well"
+)
+
 PARQUETS = {
     "mnist_train": Parquet(
         60_000,
@@ -71,7 +79,7 @@ PARQUETS = {
         16_424_185,
         "6e4665af641db56ad3cef5ec3b84d87e00848e99c8f7c76a33bbd587c8484be7",
         "60,000 digits of 28 × 28 grey pixels (LeCun, Cortes, Burges).",
-        "the four idx files of MNIST, which will do as well",
+        MNIST_HOME,
     ),
     "mnist_test": Parquet(
         10_000,
@@ -79,7 +87,7 @@ PARQUETS = {
         2_864_258,
         "518a36476c3658675737388657a5d3a791af45781a73ce931176b75775158616",
         "10,000 digits of 28 × 28 grey pixels (LeCun, Cortes, Burges).",
-        "the four idx files of MNIST, which will do as well",
+        MNIST_HOME,
     ),
     "cpu_act": Parquet(
         8_192,
@@ -125,6 +133,7 @@ IDX = {  # MD5 of the unpacked file, and its shape
 
 SLICE_ROWS, SLICE_COLUMNS = 53_500, 386
 SLICE_TARGETS = (1.738733, 97.489115, 47.028039)  # least, largest, mean
+SLICE_VARYING = 200  # some of its histograms' bins are empty on all rows, most are not
 SLICE_HOME = f"{UCI}/206/relative+location+of+ct+slices+on+axial+axis"
 YEAR_ROWS, YEAR_COLUMNS, YEAR_TRAIN = 515_345, 91, 463_715
 YEARS = (1922.0, 2011.0)
@@ -158,12 +167,10 @@ def load_slice() -> Dataset:
 
     The number of the patient, which the file holds too, is left out.
     """
-    file = _find(
-        ("slice_localization_data.csv", "slice_localization_data.csv.zip", "slice_localization_data.zip"),
-        f"{SLICE_ROWS:,} rows of {SLICE_COLUMNS} columns",
-        SLICE_HOME,
-    )
-    names, table = _read_csv(file, has_header=True, home=SLICE_HOME)
+    expected = f"{SLICE_ROWS:,} rows of {SLICE_COLUMNS} columns"
+    places = ("slice_localization_data.csv", "slice_localization_data.csv.zip", "slice_localization_data.zip")
+    file = _find(places, expected, SLICE_HOME)
+    names, table = _read_csv(file, has_header=True, expected=expected, home=SLICE_HOME)
     _check_shape(file, table, SLICE_ROWS, SLICE_COLUMNS, SLICE_HOME)
     y = table[:, -1]
     found = (y.min(), y.max(), y.mean())
@@ -172,6 +179,7 @@ def load_slice() -> Dataset:
             f"{file.name} has targets with least, largest and mean value {found}, expected {SLICE_TARGETS}. "
             f"Get it again from {SLICE_HOME}."
         )
+    _check_varying(file, table, SLICE_VARYING, SLICE_HOME)
     return Dataset(table[:, 1:-1].copy(), y.copy(), names[1:-1], "Place of 53,500 CT slices (UCI, CC BY 4.0).")
 
 
@@ -184,18 +192,18 @@ def load_year(split: Split = "train") -> Dataset:
         The first 463,715 rows or the last 51,630, which share no artist.
     """
     _check_split(split)
-    file = _find(
-        ("YearPredictionMSD.txt", "YearPredictionMSD.txt.zip", "YearPredictionMSD.zip", "yearpredictionmsd.zip"),
-        f"{YEAR_ROWS:,} rows of {YEAR_COLUMNS} columns",
-        YEAR_HOME,
-    )
-    _, table = _read_csv(file, has_header=False, home=YEAR_HOME)
+    expected = f"{YEAR_ROWS:,} rows of {YEAR_COLUMNS} columns"
+    places = ("YearPredictionMSD.txt", "YearPredictionMSD.txt.zip", "YearPredictionMSD.zip", "yearpredictionmsd.zip")
+    file = _find(places, expected, YEAR_HOME)
+    _, table = _read_csv(file, has_header=False, expected=expected, home=YEAR_HOME)
     _check_shape(file, table, YEAR_ROWS, YEAR_COLUMNS, YEAR_HOME)
-    if (table[:, 0].min(), table[:, 0].max()) != YEARS:
+    years = table[:, 0]
+    if (years.min(), years.max()) != YEARS or (years % 1).any():
         raise DamagedData(
-            f"{file.name} has years from {table[:, 0].min():g} to {table[:, 0].max():g}, expected "
-            f"{YEARS[0]:g} to {YEARS[1]:g}. Get it again from {YEAR_HOME}."
+            f"{file.name} has years from {years.min():g} to {years.max():g}, {int((years % 1 > 0).sum())} of them not "
+            f"whole, expected whole years from {YEARS[0]:g} to {YEARS[1]:g}. Get it again from {YEAR_HOME}."
         )
+    _check_varying(file, table, YEAR_COLUMNS, YEAR_HOME)
     part = table[:YEAR_TRAIN] if split == "train" else table[YEAR_TRAIN:]
     names = [f"timbre{j}" for j in range(YEAR_COLUMNS - 1)]
     return Dataset(part[:, 1:].copy(), part[:, 0].copy(), names, "Years of 515,345 songs (UCI, CC BY 4.0).")
@@ -230,9 +238,12 @@ def _folder() -> Path:
 
 
 def _find(names: tuple[str, ...], expected: str, home: str) -> Path:
-    for name in names:
-        if (_folder() / name).exists():
-            return _folder() / name
+    there = [_folder() / name for name in names if (_folder() / name).exists()]
+    for file in there:
+        if not file.is_dir():
+            return file
+    if there:
+        raise DamagedData(f"{there[0].name} is a directory, expected a file ({expected}). Get it from {home}.")
     told = os.environ.get(FOLDER)
     where = f"It was looked for in {told!r}." if told else f"Set {FOLDER} to the folder that holds it."
     raise MissingData(f"{' or '.join(names[:2])} ({expected}) is missing. Get it from {home}.", where)
@@ -269,34 +280,35 @@ def _read_idx(name: str) -> NDArray[np.uint8]:
     size = 4 * (1 + len(shape)) + int(np.prod(shape))
     expected = f"{size:,} bytes unpacked, MD5 {md5}"
     dotted = name.replace("-idx", ".idx")
-    home = "https://yann.lecun.com/exdb/mnist"
-    file = _find((name, f"{name}.gz", dotted, f"{dotted}.gz"), expected, home)
+    file = _find((name, f"{name}.gz", dotted, f"{dotted}.gz"), expected, MNIST_HOME)
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DamagedData(f"{file.name} cannot be unpacked ({error}), expected {expected}. Get it again.") from error
+        raise DamagedData(
+            f"{file.name} cannot be unpacked ({error}), expected {expected}. Get it again from {MNIST_HOME}."
+        ) from error
     checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if checksum != md5:
         raise DamagedData(
             f"{file.name} has {len(content):,} bytes unpacked and MD5 {checksum}, expected {expected}. "
-            f"Get it again from {home}."
+            f"Get it again from {MNIST_HOME}."
         )
     return np.frombuffer(content, np.uint8, offset=4 * (1 + len(shape))).reshape(shape)
 
 
-def _read_csv(file: Path, *, has_header: bool, home: str) -> tuple[list[str], FloatArray]:
+def _read_csv(file: Path, *, has_header: bool, expected: str, home: str) -> tuple[list[str], FloatArray]:
     """The names and numbers of a comma-separated file, or of the only such file in an archive, (n, d)."""
-    again = f"Get it again from {home}."
+    again = f"expected {expected}. Get it again from {home}."
     try:
         content = _unzip(file) if file.suffix == ".zip" else file.read_bytes()
     except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise DamagedData(f"{file.name} cannot be unpacked ({error}). {again}") from error
+        raise DamagedData(f"{file.name} cannot be unpacked ({error}), {again}") from error
     try:
         options = pa_csv.ReadOptions(autogenerate_column_names=not has_header, block_size=1 << 24)
         table = pa_csv.read_csv(io.BytesIO(content), read_options=options)
         numbers = np.column_stack([column.to_numpy().astype(float) for column in table.columns])
     except (pa.ArrowInvalid, ValueError) as error:  # a line cut short, a word where a number should be
-        raise DamagedData(f"{file.name} cannot be read ({str(error)[:200]}). {again}") from error
+        raise DamagedData(f"{file.name} cannot be read ({str(error)[:200]}), {again}") from error
     return table.column_names, numbers
 
 
@@ -314,4 +326,14 @@ def _check_shape(file: Path, table: FloatArray, n_rows: int, n_columns: int, hom
         raise DamagedData(
             f"{file.name} has {table.shape[0]:,} rows of {table.shape[1]} columns, {empty} cells empty, expected "
             f"{n_rows:,} rows of {n_columns} columns, none empty. Get it again from {home}."
+        )
+
+
+def _check_varying(file: Path, table: FloatArray, least: int, home: str) -> None:
+    """No checksum is known: columns of one value each would be no data, whatever their number."""
+    varying = int((table.min(axis=0) < table.max(axis=0)).sum())
+    if varying < least:
+        raise DamagedData(
+            f"{file.name} has {varying} columns that hold more than one value, expected at least {least} of "
+            f"{table.shape[1]}. Get it again from {home}."
         )

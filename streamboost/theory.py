@@ -35,6 +35,7 @@ __all__ = [
     "comparator_scores",
     "contraction",
     "diagnose",
+    "judge",
     "measure_regret",
     "nonsmooth_bound",
     "prefix_scores",
@@ -224,8 +225,8 @@ class Regret:
     bound : array of shape (N + 1,)
         What the theorem for this descent says of ``by_learners``, at the weakest edge among the learners counted:
         Theorem 1 for :class:`~streamboost.descents.GradientDescent`, Theorem 2 for
-        :class:`~streamboost.descents.ResidualProjection`. Infinite where neither speaks. Both are promises for
-        the theorem's own step sizes; others usually keep them too.
+        :class:`~streamboost.descents.ResidualProjection`. Infinite where neither speaks, as from the first learner
+        on whose edge is not above 0. Both are promises for the theorem's own step sizes; others usually keep them too.
     loss_bound, gradient_bound : float
         B and G: the largest loss and the longest gradient met on these rows.
     """
@@ -322,7 +323,7 @@ def _theorem_bound(meter: RegretMeter, edges: FloatArray) -> FloatArray:
     if strength <= 0:
         return bound
     if isinstance(descent, GradientDescent) and descent.readout == "last" and math.isfinite(curvature):
-        bound[:] = 2.0 * meter.loss_bound
+        bound[0] = 2.0 * meter.loss_bound
         bound[1:][earned] = smooth_bound(N[earned], weakest[earned], strength, curvature, meter.loss_bound)
     elif isinstance(descent, ResidualProjection) and descent.readout == "mean":
         bound[1:][earned] = nonsmooth_bound(N[earned], weakest[earned], strength, meter.gradient_bound)
@@ -361,7 +362,24 @@ def diagnose(booster: Boosts) -> str:
     """
     if booster.n_rows < ENOUGH_ROWS:
         return f"Too few rows yet ({booster.n_rows}) to judge the learners: look again after {ENOUGH_ROWS}."
-    edges = booster.edges.recent
+    return judge(booster.edges.recent)
+
+
+def judge(edges: FloatArray) -> str:
+    """Say in plain words what edges tell of N, the step size and the learners.
+
+    Parameters
+    ----------
+    edges : array of shape (N,)
+        NaN for a learner whose targets were all 0.
+
+    Examples
+    --------
+    >>> judge(np.array([0.4, 0.2, 0.003]))
+    'Learners 1 and 2 earn an edge (weakest 0.20). Learner 3 earns no edge: N is larger than this stream needs.'
+    """
+    if np.isnan(edges).all():
+        return "No learner had anything to explain: the base leaves nothing."
     earns, harms = edges >= FAINT, edges < HARM  # NaN, a learner whose targets were all 0, is neither
     tail = _idle_tail(edges)
     earns[tail:], harms[tail:] = False, False

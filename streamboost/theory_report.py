@@ -21,12 +21,14 @@ from sklearn.tree import DecisionTreeRegressor
 from streamboost import recipes, theory
 from streamboost.arrays import FloatArray
 from streamboost.boosting import Booster
+from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.errors import require
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.theory import Regret
 
 FEW_ROWS = 20  # an average over fewer tells of these rows only
+EXACT = 1e-8  # a base that loses so little of what a score of 0 loses leaves nothing but rounding
 DEPTH = 15  # of the tree the regret is measured against, as in the paper
 INK, FAINT = "#333333", "#d9d9d9"  # in the page they give way to the theme's
 COLOURS = ("#3b82c4", "#d97706", "#3a9a68", "#a276b8", "#d1495b")
@@ -96,7 +98,10 @@ def report(
     scores = hindsight_tree(rows, targets, booster.loss) if comparator is None else comparator
     regret = theory.measure_regret(booster, rows, targets, scores, chunk=chunk)
     name = "a tree of depth 15 that saw these rows" if comparator is None else "the comparator"
-    Path(file).write_text(_page(booster, regret, name), encoding="utf-8")
+    base_loss = float(regret.by_learners[0]) + regret.comparator_loss
+    nothing_said = booster.loss.mean(np.zeros((len(rows), booster.loss.n_outputs)), targets)
+    page = _page(booster, regret, name, is_exact=base_loss <= EXACT * nothing_said)
+    Path(file).write_text(page, encoding="utf-8")
     return regret
 
 
@@ -122,14 +127,16 @@ def hindsight_tree(X: FloatArray, y: FloatArray, loss: Loss, depth: int = DEPTH)
 def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]:
     """A booster, and rows and targets as it takes them."""
     if isinstance(model, Booster):
-        targets = np.asarray(y, dtype=float)
-        return model, np.asarray(X, dtype=float), targets[:, None] if targets.ndim == 1 else targets
+        rows, targets = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+        _check_lengths(rows, targets)
+        return model, rows, targets[:, None] if targets.ndim == 1 else targets
     if not hasattr(model, "booster_"):
         raise TypeError(
             f"model is a {type(model).__name__}, expected a Booster, or an SGBRegressor or SGBClassifier that has "
             "learned rows. Call fit first."
         )
     rows, encoded = model._rows(X), model._encode_targets(y)
+    _check_lengths(rows, encoded.values)
     if getattr(encoded, "new", ()):
         raise ValueError(f"y holds classes the model has not met: {list(encoded.new)}. Let it learn some rows of them.")
     booster: Booster = model.booster_
@@ -139,10 +146,17 @@ def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]
     return booster, rows, targets
 
 
+def _check_lengths(rows: FloatArray, targets: FloatArray) -> None:
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"X has shape {rows.shape}, expected rows of numbers, (n, d), and at least one of them.")
+    if len(rows) != len(targets):
+        raise ValueError(f"X has {len(rows)} rows and y has {len(targets)}, expected a target for each row.")
+
+
 # The page.
 
 
-def _page(booster: Booster, regret: Regret, comparator: str) -> str:
+def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) -> str:
     n_rows = int(regret.over_rows.rows[-1])
     N = len(regret.edges)
     facts = [
@@ -153,7 +167,7 @@ def _page(booster: Booster, regret: Regret, comparator: str) -> str:
         ("average loss of " + comparator, f"{regret.comparator_loss:.4g}"),
         ("average regret of the base alone", f"{regret.by_learners[0]:.4g}"),
         (f"average regret of all {N} learners", f"{regret.by_learners[-1]:.4g}"),
-        ("edge of the weakest and of the mean learner", f"{np.nanmin(regret.edges):.3f}, {regret.edges.mean():.3f}"),
+        ("edge of the weakest and of the mean learner", _edge_numbers(regret.edges)),
         ("the theorem's bound at all learners", _number(float(regret.bound[-1]))),
     ]
     table = "".join(f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in facts)
@@ -163,29 +177,64 @@ def _page(booster: Booster, regret: Regret, comparator: str) -> str:
         (_edges(regret), "What share of its target each learner explains, on these rows."),
     ]
     body = (
-        f"<h1>The theory of this run</h1><p class='lead'>{html.escape(theory.diagnose(booster))}</p>"
+        f"<h1>The theory of this run</h1><p class='lead'>{html.escape(_lead(regret, is_exact))}</p>"
         f"{figures([(inline_svg(drawing, str(i)), caption) for i, (drawing, caption) in enumerate(pictures)])}"
-        f"<table>{table}</table><p>{html.escape(_bound_in_words(regret))} {html.escape(_caveat(booster))}</p>"
+        f"<table>{table}</table><p>{html.escape(_bound_in_words(booster, regret))} {html.escape(_caveat(booster))}</p>"
     )
     return shell("The theory of this run", body)
+
+
+def _lead(regret: Regret, is_exact: bool) -> str:
+    """What the edges on these rows tell, in words."""
+    n_rows = int(regret.over_rows.rows[-1])
+    if is_exact:
+        return "The base alone predicts these rows: it leaves the learners nothing but rounding to explain."
+    if n_rows < theory.ENOUGH_ROWS:
+        return f"Too few rows ({n_rows}) to judge the learners: show it {theory.ENOUGH_ROWS} or more."
+    return theory.judge(regret.edges)
+
+
+def _edge_numbers(edges: FloatArray) -> str:
+    known = edges[np.isfinite(edges)]
+    if not len(known):
+        return "none: there was nothing to explain"
+    return f"{known.min():.3f}, {known.mean():.3f}"
 
 
 def _number(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "none"
 
 
-def _bound_in_words(regret: Regret) -> str:
-    if math.isfinite(float(regret.bound[-1])):
-        kept = bool((regret.by_learners <= regret.bound).all())
-        return f"The measured regret {'stays below' if kept else 'is above'} the theorem's bound" + (
-            ", as it must: bounds of this kind are far from tight."
-            if kept
-            else ": the steps are not the theorem's own, or the comparator is outside of what it speaks of."
+def _bound_in_words(booster: Booster, regret: Regret) -> str:
+    promised = np.isfinite(regret.bound)
+    if not promised[1:].any():
+        return (
+            "No bound is drawn, for the theorems promise none: they need a strongly convex loss (a ridge, l2, makes it "
+            "one), Algorithm 1 or 2, and an edge above 0 on every learner."
         )
+    last = int(np.flatnonzero(promised)[-1])
+    where = "" if promised[-1] else f" up to learner {last} (there is none beyond, where a learner has no edge)"
+    if not (regret.by_learners <= regret.bound).all():
+        return f"The measured regret is above the theorem's bound{where}: {_excuse(booster)}."
+    if _has_the_theorems_steps(booster):
+        return f"The measured regret stays below the theorem's bound{where}. Bounds of this kind are far from tight."
     return (
-        "No bound is drawn where the theorems promise none: they need a strongly convex loss (a ridge, l2, makes it "
-        "one), Algorithm 1 or 2, and an edge above 0 on every learner."
+        f"The measured regret stays below the theorem's bound{where}, though that is a promise for other steps than "
+        "these. Bounds of this kind are far from tight."
     )
+
+
+def _excuse(booster: Booster) -> str:
+    if _has_the_theorems_steps(booster):
+        return "the steps followed edges that were still changing, or the comparator is outside of what it speaks of"
+    return "the steps are not the theorem's own"
+
+
+def _has_the_theorems_steps(booster: Booster) -> bool:
+    """Whether the steps are γ/(β(8 − 4γ)), as in Theorem 1, or 1/(λ i), as in Theorem 2."""
+    if isinstance(booster.descent, ResidualProjection):
+        return booster.descent.step_size is None
+    return isinstance(booster.descent, GradientDescent) and booster.descent.step_size == "theory"
 
 
 def _caveat(booster: Booster) -> str:
@@ -202,7 +251,7 @@ def _regret_over_learners(regret: Regret) -> Any:
     N = np.arange(len(regret.by_learners))
     axes.plot(N, regret.by_learners, color=COLOURS[0], marker=".", label="measured")
     finite = np.isfinite(regret.bound)
-    if finite.any():
+    if finite[1:].any():
         axes.plot(N[finite], regret.bound[finite], color=COLOURS[1], linestyle="--", label="the theorem's bound")
     whole_numbers(axes)
     if (regret.by_learners > 0).all():
@@ -264,8 +313,12 @@ def logarithmic(axis: Any) -> None:
     low, high = axis.get_data_interval()
     is_wide = high > 300 * max(low, 1e-300)
     axis.set_major_locator(LogLocator(subs=(1.0,) if is_wide else (1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float) -> str:
+    return f"{value / 1e6:,g} M" if 1e6 <= value < 1e9 else f"{value:,g}"
 
 
 def whole_numbers(axes: Any) -> None:

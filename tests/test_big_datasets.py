@@ -122,6 +122,65 @@ def test_rows_of_the_wrong_number_are_never_passed_off_as_the_set(folder):
         load_year("test")
 
 
+def test_a_file_of_one_value_a_column_is_refused_though_its_targets_fit(folder, small_slice, small_year):
+    lines, rows = small_slice
+    flat = np.zeros_like(rows)
+    flat[:, -1] = rows[:, -1]
+    (folder / "slice_localization_data.csv").write_text("\n".join([lines[0], *(",".join(map(str, r)) for r in flat)]))
+    with pytest.raises(DamagedData, match=r"has 1 columns that hold more than one value, expected at least 200 of 386"):
+        load_slice()
+    years = small_year[1].copy()
+    years[:, 7] = 3.0
+    (folder / "YearPredictionMSD.txt").write_text("\n".join(",".join(map(str, row)) for row in years))
+    with pytest.raises(DamagedData, match=r"has 90 columns that hold more than one value, expected at least 91 of 91"):
+        load_year()
+
+
+def test_years_are_whole(folder, small_year):
+    years = small_year[1].copy()
+    years[5, 0] = 1999.5
+    (folder / "YearPredictionMSD.txt").write_text("\n".join(",".join(map(str, row)) for row in years))
+    with pytest.raises(DamagedData, match="1 of them not whole, expected whole years from 1922 to 2011"):
+        load_year()
+
+
+def test_a_word_among_the_numbers_is_refused_with_the_shape_the_file_should_have(folder, small_slice, small_year):
+    lines, _ = small_slice
+    lines[7] = lines[7].replace(",", ",word", 1)
+    (folder / "slice_localization_data.csv").write_text("\n".join(lines))
+    with pytest.raises(
+        DamagedData, match=r"cannot be read .*expected 300 rows of 386 columns.*Get it again from https"
+    ):
+        load_slice()
+    (folder / "YearPredictionMSD.txt").write_bytes(b"")
+    with pytest.raises(DamagedData, match=r"cannot be read .*expected 200 rows of 91 columns.*Get it again from https"):
+        load_year()
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("slice_localization_data.csv", load_slice),
+        ("YearPredictionMSD.txt.zip", load_year),
+        ("cpu_act.parquet", load_cpu_act),
+        ("mnist_train.parquet", load_mnist),
+        ("train-images-idx3-ubyte.gz", load_mnist),
+    ],
+)
+def test_a_directory_in_place_of_a_file_is_refused(folder, name, load):
+    (folder / name).mkdir()
+    with pytest.raises(DamagedData, match=rf"{name} is a directory, expected a file \(.*Get it from "):
+        load()
+
+
+def test_a_directory_beside_the_file_does_no_harm(folder, small_slice):
+    lines, rows = small_slice
+    (folder / "slice_localization_data.csv").mkdir()
+    with zipfile.ZipFile(folder / "slice_localization_data.zip", "w") as archive:
+        archive.writestr("slice_localization_data.csv", "\n".join(lines))
+    np.testing.assert_array_equal(load_slice().y, rows[:, -1])
+
+
 # Missing files.
 
 
@@ -130,7 +189,7 @@ def test_rows_of_the_wrong_number_are_never_passed_off_as_the_set(folder):
     [
         (load_slice, r"slice_localization_data.csv .*53,500 rows of 386 columns.*archive.ics.uci.edu"),
         (load_year, r"YearPredictionMSD.txt .*515,345 rows of 91 columns.*archive.ics.uci.edu"),
-        (load_mnist, r"train-images-idx3-ubyte .*47,040,016 bytes unpacked, MD5 6bbc9ace"),
+        (load_mnist, r"train-images-idx3-ubyte .*47,040,016 bytes unpacked, MD5 6bbc9ace.*mnist_train.parquet"),
         (load_cpu_act, r"cpu_act.parquet \(8,192 rows, 320,979 bytes, SHA-256 10dbaa72"),
     ],
 )
@@ -183,8 +242,17 @@ def test_an_idx_file_cut_short_is_refused(folder, pack):
     write_idx(folder / "train-images-idx3-ubyte", np.zeros((5, 28, 28), np.uint8), pack)
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(DamagedData, match="expected 47,040,016 bytes unpacked, MD5 6bbc9ace"):
+    with pytest.raises(DamagedData, match="expected 47,040,016 bytes unpacked, MD5 6bbc9ace") as caught:
         load_mnist()
+    assert "Get it again from https://yann.lecun.com/exdb/mnist" in str(caught.value)
+    assert "mnist_train.parquet" in str(caught.value)
+
+
+def test_a_damaged_mnist_in_parquet_names_all_the_places(folder):
+    (folder / "mnist_train.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DamagedData, match=r"Get it again from https://yann.lecun.com.*four idx files") as caught:
+        load_mnist()
+    assert "mnist_test.parquet" in str(caught.value)
 
 
 def test_a_parquet_file_of_other_bytes_is_refused(folder):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from examples.counter_example import SLOPES, START
 from experiments import counter_example, figure_1, growing, page, records, registry, relatives, runner, streams
 from experiments.records import Progress
 
@@ -16,7 +17,7 @@ SIZES = {
     "figure_1": {"rows": 1000, "learners": 10, "depths": [1, 3], "refit_every": 200, "chunk": 40},
     "relatives": {"rows": 600, "held_out": 300, "learners": 8, "depth": 3, "refits": 2, "steps": [0.3, 1.0]},
     "growing": {"rows": 900, "fixed": [2, 16], "most": 16, "look_every": 100, "depth": 3, "blocks": 4},
-    "counter_example": {"learners": 30, "step": 0.1, "radius": 2.0},
+    "counter_example": {"learners": 30, "step": 0.1, "radius": 2.0, "stream_rows": 60, "stream_learners": 30},
 }
 MODULES = {module.__name__.split(".")[-1]: module for module in (figure_1, relatives, growing, counter_example)}
 
@@ -63,7 +64,18 @@ def test_under_algorithm_1_regret_falls_with_learners_depth_and_rows(folder, set
 def test_its_first_part_is_a_line_on_a_log_axis_below_the_bound(folder, setting):
     for line in lines(folder, setting):
         assert line["fit"]["r2"] > 0.95
-        assert (np.array(line["by_learners"]["mean"]) <= np.array(line["bound"], dtype=float)).all()
+        bound = np.array([math.inf if value is None else value for value in line["bound"]])
+        assert (np.array(line["by_learners"]["mean"]) <= bound).all()
+        assert np.isfinite(bound[:4]).all()
+
+
+def test_a_bound_is_on_record_only_where_every_edge_so_far_is_above_0(folder):
+    for panel in record(folder, "figure_1")["panels"]:
+        for line in panel["lines"]:
+            for k, value in enumerate(line["bound"]):
+                promised = all(edge is None or edge > 0 for edge in line["edges"]["mean"][:k])
+                if k or panel["setting"] in ("logistic", "squared"):  # Theorem 2 starts at one learner
+                    assert (value is not None) == promised
 
 
 @pytest.mark.parametrize("setting", ["hinge", "absolute"])
@@ -142,6 +154,63 @@ def test_only_algorithm_2_gets_out_of_the_counter_example(folder):
     assert min(found["losses"]["1"]) >= 1.0
     assert found["losses"]["2"][-1] < 0.25
     assert found["losses"]["2"][0] == found["losses"]["1"][0]
+
+
+def test_with_recorded_gradients_the_counter_example_is_none(folder):
+    found = record(folder, "counter_example")["streams"]
+    b = START[1]
+    assert found["fresh"]["second"] == [b, b]
+    assert found["fresh"]["average"] > b
+    assert found["recorded"]["second"][0] < 0  # y₂ moves, beyond 0 even
+    assert found["recorded"]["average"] < 0.9 * b
+    # the gap in the argument, by hand: [2, 1] and [-2, 1] are both on record, and [0, 1] is nearer than any [α, 0]
+    gradients = np.array([[2.0, 1.0], [-2.0, 1.0]])
+    along_first = min(((gradients - [alpha, 0]) ** 2).sum() for alpha in np.linspace(-2, 2, 401))
+    assert ((gradients - [0, 1]) ** 2).sum() < along_first
+
+
+def test_recorded_gradients_are_those_of_the_appendix():
+    # follow the leader by hand: each learner keeps the gradients it was given, and answers with the best of its kind
+    N, T, step = 4, 15, 0.1
+    kept, losses = [[] for _ in range(N)], []
+    for _ in range(T):
+        y, given = START.copy(), []
+        for past in kept:
+            given.append(np.sign(y) * SLOPES)
+            if past:
+                mean = np.mean(past, axis=0)
+                axis = int(abs(mean[1]) > abs(mean[0]))
+                y[axis] -= step * mean[axis]
+        losses.append(np.abs(y) @ SLOPES)
+        for past, gradient in zip(kept, given, strict=True):
+            past.append(gradient)
+    found = counter_example.stream("recorded", T, N, step)
+    np.testing.assert_allclose(found["averages"], np.cumsum(losses) / np.arange(1, T + 1), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("gap", "spread", "n_seeds", "words"),
+    [
+        (-0.05, 0.01, 3, "Growing is ahead of every fixed N (-5.0 % ± 1.0)"),
+        (-0.05, 0.06, 3, "Growing is as good as the best guess (-5.0 % ± 6.0)"),
+        (-0.02, 0.0, 1, "Growing is as good as the best guess (-2.0 %)"),
+        (0.02, 0.001, 3, "Growing is as good as the best guess (+2.0 % ± 0.1)"),
+        (0.08, 0.1, 3, "Growing is as good as the best guess (+8.0 % ± 10.0)"),
+        (0.08, 0.01, 3, "Growing lies between the best and the worst guess (+8.0 % ± 1.0 against the best)"),
+        (0.90, 0.01, 3, "Growing is behind every fixed N (+90.0 % ± 1.0 against the best)"),
+    ],
+)
+def test_ahead_and_behind_are_measured_by_the_best_loss_and_by_the_seeds(gap, spread, n_seeds, words):
+    gaps = {who: {"mean": gap, "spread": spread} for who in ("growing", "voting")}
+    by_name = {who: {"loss": {"mean": 1.0 + gap}} for who in gaps}
+    assert growing._verdict(gaps, 1.5, by_name, n_seeds).startswith(words)
+
+
+def test_gaps_are_taken_stream_by_stream_from_the_fixed_number_that_is_best_on_average():
+    losses = {"N = 2": [1.0, 3.0], "N = 4": [1.2, 2.0], "growing": [1.2, 2.2], "voting": [0.6, 1.0]}
+    found = growing.gaps(losses)
+    assert found["growing"] == records.summary([0.0, 0.1])
+    assert found["voting"]["mean"] == -0.5
 
 
 # Records, pictures, page.
@@ -224,6 +293,31 @@ def test_the_page_says_when_the_source_has_changed_since(folder, tmp_path):
     assert "source has changed" in page.write(tmp_path).read_text()
 
 
+def test_a_record_is_of_all_the_modules_that_its_experiment_imports():
+    def imported(name):
+        return {
+            file.relative_to(records.HERE.parent).as_posix() for file in records.modules(records.HERE / f"{name}.py")
+        }
+
+    assert {"experiments/figure_2.py", "experiments/table_1.py", "experiments/nets.py"} <= imported("figure_2")
+    assert "experiments/streams.py" in imported("growing")
+    assert "examples/counter_example.py" in imported("counter_example")
+    assert "experiments/runner.py" not in imported("figure_2")  # it is only what starts it
+
+
+def test_a_change_to_what_an_experiment_imports_makes_its_records_stale(tmp_path, monkeypatch):
+    place = tmp_path / "experiments"
+    place.mkdir()
+    for name in ("figure_2", "table_1", "nets", "records", "charts", "growing", "streams"):
+        (place / f"{name}.py").write_text((records.HERE / f"{name}.py").read_text())
+    monkeypatch.setattr(records, "HERE", place)
+    before = {name: records.source(name)["experiment"] for name in ("figure_2", "table_1", "growing")}
+    with (place / "nets.py").open("a") as file:
+        file.write("# changed")
+    after = {name: records.source(name)["experiment"] for name in before}
+    assert {name for name in before if before[name] != after[name]} == {"figure_2", "table_1"}
+
+
 def test_a_record_tells_how_to_get_it_again(folder):
     found = record(folder, "figure_1")
     assert found["sizes"] == SIZES["figure_1"]
@@ -280,7 +374,9 @@ def test_the_command_line_runs_one_and_writes_the_page(tmp_path, monkeypatch, ca
     monkeypatch.setattr(runner, "CACHE", tmp_path / "cache")
     runner.main(["--quick", "--only", "counter_example", "--output", str(tmp_path / "out")])
     told = capsys.readouterr().out
-    assert "counter_example: Algorithm 1: y₂ is 1.00" in told
+    assert (
+        "counter_example: Algorithm 1, recorded gradients, to the letter of the appendix: 30 learners, 60 rows" in told
+    )
     assert (tmp_path / "out" / "report.html").exists()
     runner.main(["--quick", "--output", str(tmp_path / "out")], only="counter_example")
     assert "counter_example: Algorithm 2" in capsys.readouterr().out

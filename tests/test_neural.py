@@ -1,6 +1,7 @@
 """The neural stacks against networks written out one by one, and against what they promise."""
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamboost import snapshots, states, testing
+from streamboost import net_native, snapshots, states, testing
+from streamboost.boosting import Booster
+from streamboost.descents import GradientDescent
+from streamboost.losses import Squared
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import TwoLayerStack
 from streamboost.stacks.update_rules import SGD, AdaGrad, Adam, Momentum, update_rule
@@ -529,6 +533,69 @@ def test_saved_copied_and_pickled_stacks_go_on_alike(kind, rule, tmp_path):
     for other in others:
         other.learn(X[20:], targets[20:], weight[20:])
         assert states.same_state(other, stack)
+
+
+@pytest.mark.parametrize("kind", ["dense", "conv"])
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_a_rate_set_later_takes_effect_from_there_on_and_is_saved(kind, rule, tmp_path):
+    slow, quick = (plain(kind, update=dataclasses.replace(rule, rate=rate)) for rate in (0.001, 0.01))
+    X, targets, weight = stream(slow, 40)
+    slow.set_rate(0.01)
+    for stack in (slow, quick):
+        stack.learn(X[:20], targets[:20], weight[:20])
+    assert states.same_state(slow, quick)  # as if it had been the rate from the start
+    quick.set_rate(0.002)
+    assert quick.rule == dataclasses.replace(rule, rate=0.002)
+    snapshots.save(quick, tmp_path / "stack.safetensors")
+    loaded = snapshots.load(tmp_path / "stack.safetensors")
+    for stack in (slow, quick, loaded):
+        stack.learn(X[20:], targets[20:], weight[20:])
+    assert states.same_state(loaded, quick)
+    assert not np.allclose(slow.parameters, quick.parameters)
+
+
+def test_a_step_is_as_long_as_the_rate_of_the_moment():
+    stack = plain("dense", update=SGD(rate=0.5))
+    X, targets, weight = stream(stack, 1)
+    twin = copy.deepcopy(stack)
+    twin.set_rate(0.125)
+    start = stack.parameters.copy()
+    for one in (stack, twin):
+        one.learn(X, targets, weight)
+    assert np.abs(stack.parameters - start).max() > 0
+    np.testing.assert_allclose(stack.parameters - start, 4 * (twin.parameters - start), atol=1e-12)
+
+
+def test_a_rate_of_nothing_is_refused_and_the_old_one_stays():
+    for opened in (False, True):
+        stack = TwoLayerStack(2, hidden=3, rate=0.02)
+        if opened:
+            stack.open(2, 1)
+        for rate in (0.0, -1.0, np.nan):
+            with pytest.raises(ValueError, match="expected a number above 0"):
+                stack.set_rate(rate)
+        assert stack.rule.rate == 0.02
+
+
+@pytest.mark.parametrize("semantics", ["sequential", 8])
+def test_compiled_boosters_follow_a_rate_set_between_calls(semantics, monkeypatch):
+    def learned():
+        booster = Booster(
+            Squared(), GradientDescent(0.4), TwoLayerStack(3, 4, dtype="float64", rate=0.05), semantics=semantics
+        )
+        rng = np.random.default_rng(0)
+        for rate in (0.05, 0.02, 0.001):
+            booster.stack.set_rate(rate)
+            X = rng.normal(size=(96, 3))
+            booster.learn(X, np.tanh(X.sum(axis=1)))
+        return booster
+
+    compiled = learned()
+    assert net_native.suits(compiled)
+    monkeypatch.setattr(net_native, "suits", lambda booster: False)
+    np.testing.assert_allclose(compiled.stack.parameters, learned().stack.parameters, rtol=1e-8, atol=1e-10)
+    monkeypatch.setattr(TwoLayerStack, "set_rate", lambda stack, rate: None)
+    assert not np.allclose(compiled.stack.parameters, learned().stack.parameters, rtol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["dense", "conv"])

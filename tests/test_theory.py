@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
+from streamboost import theory
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.descents import (
@@ -29,6 +30,7 @@ from streamboost.theory import (
     comparator_scores,
     contraction,
     diagnose,
+    judge,
     measure_regret,
     nonsmooth_bound,
     prefix_scores,
@@ -427,12 +429,31 @@ def test_where_no_theorem_speaks_the_bound_is_infinite():
         assert np.isinf(regret.bound).all()
 
 
-def test_learners_without_an_edge_leave_the_trivial_bound():
+def test_from_the_first_learner_without_an_edge_on_there_is_no_bound():
     X = np.random.default_rng(0).normal(size=(40, 30))
     y = np.random.default_rng(1).normal(size=40)  # nothing but noise, and more columns than sense
     regret = measure_regret(linear_booster(2), X, y, y)
     assert regret.edges.min() < 0
-    assert regret.bound[-1] == 2 * regret.loss_bound
+    assert regret.bound[0] == 2 * regret.loss_bound  # no learner yet, none that fails
+    failed = np.flatnonzero(regret.edges <= 0)[0] + 1
+    assert np.isfinite(regret.bound[:failed]).all()
+    assert np.isinf(regret.bound[failed:]).all()
+
+
+@given(st.lists(edges_above_0 | st.floats(-3.0, 0.0), min_size=1, max_size=8))
+def test_a_bound_is_finite_as_long_as_every_edge_is_above_0(edges):
+    for loss, descent in ((Squared(), GradientDescent("theory")), (Absolute(l2=0.5), ResidualProjection())):
+        meter = RegretMeter(loss, descent)
+        meter.add(np.ones((2, len(edges) + 1, 1)), np.zeros((2, 1)))
+        bound = theory._theorem_bound(meter, np.array(edges))
+        for k in range(1, len(edges) + 1):
+            assert np.isfinite(bound[k]) == all(edge > 0 for edge in edges[:k])
+
+
+def test_learners_with_nothing_to_explain_are_told_apart_from_those_that_fail():
+    assert judge(np.full(3, np.nan)) == "No learner had anything to explain: the base leaves nothing."
+    assert judge(np.zeros(3)).startswith("No learner earns an edge")
+    assert judge(np.array([0.3, np.nan])).startswith("Learner 1 earns an edge (weakest 0.30)")
 
 
 @pytest.mark.parametrize(

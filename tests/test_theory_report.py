@@ -13,7 +13,7 @@ from streamboost.descents import GradientDescent
 from streamboost.losses import Absolute, Hinge, Logistic, Softmax, Squared
 from streamboost.replay import Replay
 from streamboost.stacks import LinearStack, TreeStack
-from streamboost.theory_report import blank, hindsight_tree, inline_svg, report
+from streamboost.theory_report import _regret_over_learners, blank, hindsight_tree, inline_svg, logarithmic, report
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_the_page_of_a_booster_tells_what_measuring_it_tells(rows, tmp_path):
         again.bound[-1], rel=1e-3
     )
     text = (tmp_path / "page.html").read_text()
-    assert theory.diagnose(twin) in html.unescape(text)
-    assert "stays below" in text
+    assert f"<p class='lead'>{theory.judge(again.edges)}</p>" in html.unescape(text)
+    assert "stays below the theorem's bound. Bounds" in html.unescape(text)
     assert text.count("<svg") == 3
 
 
@@ -87,6 +87,61 @@ def test_where_the_theorems_are_silent_the_page_says_so(rows, tmp_path):
     report(booster, X[:200], y[:200], tmp_path / "page.html", chunk=20)
     assert said(tmp_path / "page.html", "the theorem's bound at all learners") == "none"
     assert "need a strongly convex loss" in (tmp_path / "page.html").read_text()
+
+
+def test_a_bound_is_told_and_drawn_only_as_far_as_the_theorem_goes(rows, tmp_path):
+    X, _ = rows
+    booster = Booster(Squared(), GradientDescent(0.5), LinearStack(5), base=Constant(0))
+    regret = report(booster, X[:300], np.full(300, 5.0), tmp_path / "page.html")
+    last = int(np.flatnonzero(regret.edges <= 0)[0])
+    assert 0 < last < 5
+    text = html.unescape((tmp_path / "page.html").read_text())
+    assert f"stays below the theorem's bound up to learner {last} (there is none beyond" in text
+    assert "though that is a promise for other steps than these" in text
+    assert said(tmp_path / "page.html", "the theorem's bound at all learners") == "none"
+    lines = {line.get_label(): line for line in _regret_over_learners(regret).axes[0].lines}
+    assert lines["the theorem's bound"].get_xdata().tolist() == list(range(last + 1))
+    noise = np.random.default_rng(0).normal(size=(60, 30))
+    booster = Booster(Squared(), GradientDescent(0.1), LinearStack(2), base=Constant(0))
+    silent = report(booster, noise, np.random.default_rng(1).normal(size=60), tmp_path / "noise.html")
+    assert silent.edges[0] < 0
+    assert "No bound is drawn" in (tmp_path / "noise.html").read_text()
+    assert len(_regret_over_learners(silent).axes[0].lines) == 1
+
+
+@pytest.mark.parametrize("level", [0.0, 5.0])
+@pytest.mark.parametrize("kind", ["booster", "estimator"])
+def test_where_the_base_knows_all_the_page_says_so_without_a_warning(rows, tmp_path, kind, level):
+    X, y = rows[0], np.full(len(rows[0]), level)
+    if kind == "booster":
+        model = Booster(Squared(), GradientDescent(0.5), LinearStack(4), base=Constant(level))
+    else:
+        model = SGBRegressor(n_estimators=6, random_state=0).fit(X[:300], y[:300])
+    report(model, X[300:], y[300:], tmp_path / "page.html")
+    text = html.unescape((tmp_path / "page.html").read_text())
+    assert "The base alone predicts these rows" in text
+    assert "nan" not in said(tmp_path / "page.html", "edge of the weakest and of the mean learner")
+    if level == 0.0:
+        assert "none: there was nothing to explain" in text
+
+
+def test_what_is_said_above_the_table_is_said_of_the_same_edges(rows, tmp_path):
+    X, y = rows
+    model = SGBRegressor(n_estimators=6, max_depth=3, random_state=0).fit(X[:300], y[:300])
+    regret = report(model, X[300:], y[300:], tmp_path / "page.html", chunk=10)
+    assert theory.judge(regret.edges) in html.unescape((tmp_path / "page.html").read_text())
+    report(model, X[300:340], y[300:340], tmp_path / "few.html", chunk=10)
+    assert "Too few rows (40) to judge the learners" in (tmp_path / "few.html").read_text()
+
+
+def test_rows_and_targets_that_do_not_fit_are_refused_in_a_plain_sentence(rows, tmp_path):
+    X, y = rows
+    fitted = SGBRegressor(n_estimators=4).fit(X[:50], y[:50])
+    for model in (trees(), fitted):
+        with pytest.raises(ValueError, match="X has 30 rows and y has 20, expected a target for each row"):
+            report(model, X[:30], y[:20], tmp_path / "page.html")
+    with pytest.raises(ValueError, match=r"X has shape \(0, 10\), expected rows of numbers"):
+        report(trees(), X[:0], y[:0], tmp_path / "page.html")
 
 
 def test_a_comparator_of_ones_own_is_used(rows, tmp_path):
@@ -145,6 +200,16 @@ def test_of_several_classes_the_deep_tree_knows_the_rows(rows):
 
 
 # Pictures.
+
+
+def test_large_numbers_on_an_axis_are_told_in_millions():
+    _, axes = blank("x", "y")
+    axes.plot([1e3, 2e7], [0.001, 5])
+    for axis in (axes.xaxis, axes.yaxis):
+        logarithmic(axis)
+    told = [axes.xaxis.get_major_formatter()(value, 0) for value in (1e3, 1e6, 2e7)]
+    assert told == ["1,000", "1 M", "20 M"]
+    assert axes.yaxis.get_major_formatter()(0.001, 0) == "0.001"
 
 
 def test_pictures_take_the_ink_of_the_page_and_keep_their_names_apart():

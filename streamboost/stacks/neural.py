@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -288,6 +289,30 @@ class NeuralStack(Stack):
         """All that learning changes and reads, as the kernels take it."""
         moments = (self.parameters, self.first, self.second, self.average)
         return self._plan, self._numbers, *moments, self.steps, self.scale
+
+    def set_rate(self, rate: float) -> None:
+        """Take steps of another size from now on, as where a rate falls in the course of a run.
+
+        What the update rule remembers of past gradients stays. Between two calls of learn is the time for it: a rate
+        is read once a call.
+
+        Parameters
+        ----------
+        rate : float
+            Above 0, as at the start.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stack = TwoLayerStack(1, hidden=4, rate=0.03)
+        >>> stack.open(1, 1)
+        >>> stack.set_rate(0.01)
+        >>> stack.rule
+        Adam(rate=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
+        """
+        self.rule = dataclasses.replace(self.rule, rate=rate)
+        if self.n_features:
+            self._tell_kernels()
 
     # Averaging.
 
