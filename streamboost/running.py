@@ -263,10 +263,10 @@ class Run:
         if file is not None:
             self._said = self._predictions_so_far()
             self.predictions = None
-            file.finish()
-            if not self.rows_read:  # nothing came of this run: leave no file in the way of the next
-                for path in {file.path, file.written}:
-                    path.unlink(missing_ok=True)
+            if self.rows_read:
+                file.finish()
+            else:  # nothing came of this run: leave no file in the way of the next
+                file.discard()
 
     def stop(self) -> None:
         """Come to an end after the chunk at hand; may be called from a signal handler."""
