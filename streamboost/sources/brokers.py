@@ -150,8 +150,8 @@ class Patience:
         self._has_given = False
 
     def is_time_to_give(self) -> bool:
-        """Whether a batch should no longer be waited for; said once."""
-        if self._has_given or time.monotonic() - self._since < self.source.idle:
+        """Whether a batch should no longer be waited for; said once. What ends gives full batches until then."""
+        if not self.source.follow or self._has_given or time.monotonic() - self._since < self.source.idle:
             return False
         self._has_given = True
         return True

@@ -55,7 +55,7 @@ class KafkaSource(MessageSource):
     stop : callable, optional
         Asked while waiting whether to stop.
     idle : float
-        Seconds without a message after which to give a batch that is not full.
+        With ``follow``: seconds without a message after which to give a batch that is not full.
     idle_timeout : float, optional
         Seconds without a message after which to stop.
     timeout : float

@@ -13,6 +13,7 @@ kafka = pytest.importorskip("confluent_kafka")
 from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_mock, kafka_server  # noqa: E402, F401 - fixtures
 
 from streamboost.sources import BadRow, KafkaSource, LostRows, open_source  # noqa: E402
+from streamboost.sources.kafka_link import Link  # noqa: E402
 
 COUNTS = {0: 40, 1: 7, 2: 90}  # messages by partition
 BIT_BY_BIT = {"fetch.message.max.bytes": 2000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 5}
@@ -155,6 +156,23 @@ def test_a_partition_far_ahead_of_the_others_is_held_back_and_loses_nothing(real
     counts = {0: 2000, 1: 1, 2: 2000}
     topic = new_topic(real, counts)
     assert xs(real.source(topic).read()) == in_turns(counts)
+
+
+def test_without_following_batches_are_full_however_slowly_the_messages_come(mock, monkeypatch):
+    monkeypatch.setattr("streamboost.sources.kafka_link.AT_ONCE", 1)
+    poll, asked = Link.poll, itertools.count()
+
+    def slowly(link, seconds, turns):
+        if next(asked) % 2:
+            return poll(link, seconds, turns)
+        time.sleep(0.02)  # and nothing came
+        return False
+
+    monkeypatch.setattr(Link, "poll", slowly)
+    counts = {0: 7, 1: 3, 2: 9}
+    batches = list(mock.source(new_topic(mock, counts), idle=0.01).read(n_rows=9))
+    assert [batch.table.num_rows for batch in batches] == [9, 9, 1]
+    assert xs(batches) == in_turns(counts)
 
 
 def test_the_group_shows_what_is_acknowledged(cluster, topic):

@@ -51,6 +51,14 @@ def xs(batches):
     return [int(x) for batch in batches for x in batch.table["x"].to_pylist()]
 
 
+def gather(reading, n):
+    """The next n rows, whatever the batches they come in."""
+    rows = []
+    while len(rows) < n:
+        rows += xs([next(reading)])
+    return rows
+
+
 def stored(position):
     return json.loads(json.dumps(position))
 
@@ -265,9 +273,9 @@ def test_following_gives_what_there_is_and_waits_for_more_until_stopped(server, 
     source = RedisSource(server.address, name, **mode, follow=True, idle=0.05, stop=lambda: bool(stopped))
     reading = source.read(n_rows=1000)
     threading.Timer(0.2, fill, (client, name, range(3))).start()
-    assert xs([next(reading)]) == [0, 1, 2]
+    assert gather(reading, 3) == [0, 1, 2]
     threading.Timer(0.2, fill, (client, name, range(3, 5))).start()
-    assert xs([next(reading)]) == [3, 4]
+    assert gather(reading, 2) == [3, 4]
     stopped.append(True)
     assert list(reading) == []
 
