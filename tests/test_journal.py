@@ -111,7 +111,7 @@ def test_a_missing_or_changed_entry_is_noticed(journal):
 
 
 def test_a_request_that_is_too_large_is_refused_in_words(journal, monkeypatch):
-    monkeypatch.setattr("streamboost.journal.LARGEST", 200)
+    monkeypatch.setattr("streamboost.journal.transactions.LARGEST", 200)
     with pytest.raises(ValueError, match=r"expected at most 200\. Send its 2 rows in several requests"):
         add_entry(journal)
     assert journal.counts == Counter()

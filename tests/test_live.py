@@ -877,7 +877,7 @@ def test_requests_learned_together_are_answered_and_learned_as_one_after_the_oth
 
 
 def test_what_cannot_be_learned_together_is_said_so_before_anything_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamboost.journal.LARGEST", 50_000)
+    monkeypatch.setattr("streamboost.journal.transactions.LARGEST", 50_000)
     with LiveModel(tmp_path, regressor()) as live:
         live.learn(rows_of(50), id="known")
         live.label(["k"], [1.0], id="a label's")

@@ -59,7 +59,7 @@ def take_back(changes: Transaction, entry: Entry, reason: str) -> None:
     elif entry.kind == "expire":
         changes.count(dropped=len(keys))
     for id in origin.get("ids", []):
-        verb, kept = changes.journal.find_id(id) or ("", {})
+        verb, kept = changes.find_id(id) or ("", {})
         if verb == "learn":
             changes.change_answer(id, packed(without_rows(unpacked(kept), reason)))
         elif verb == "label":

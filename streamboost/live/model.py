@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -17,33 +16,32 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.contenders import Task, joined, no_answers
+from streamboost.contenders import joined, no_answers
 from streamboost.errors import SnapshotError
 from streamboost.guards import Quarantine, Sifted
 from streamboost.journal import Entry, Journal, Transaction
 from streamboost.live.answers import Answer, packed, take_back, unpacked, without_labels
+from streamboost.live.aside import put_aside
 from streamboost.live.bounds import Bounds, known_classes, known_columns
+from streamboost.live.figures import Figures
 from streamboost.live.first_answers import write_first
-from streamboost.live.foresight import Foreseen, check
+from streamboost.live.foresight import check
 from streamboost.live.intake import (
     as_table,
     check_keys,
     check_labels,
-    is_nothing,
-    is_same,
-    label_column,
     pack_rows,
     plain,
 )
-from streamboost.live.learner import REFUSALS, Learner, Lesson, LessonKind, split
+from streamboost.live.learner import REFUSALS, Learner, Lesson, split
 from streamboost.live.outcomes import Labelled, Learned, NotTogether, Share, learned_of, refused_of, shares_of
-from streamboost.live.settling import Settled, settle, settle_each
+from streamboost.live.waiting import Rules, Waiting
 
 CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
 logger = logging.getLogger(__name__)
 
 
-class LiveModel:
+class LiveModel(Figures):
     """A model that learns from requests. Every change is durable in a journal before it is made; one thread writes.
 
     ``remember`` may be called from any thread, and figures may be looked at from any. Everything else is for one
@@ -158,79 +156,8 @@ class LiveModel:
             self._refuse,
         )
         self._journal = self._learner.journal
+        self._waiting = Waiting(self._learner, self._quarantine)
         self._checkpoint_if_due()
-
-    # Figures, for any thread.
-
-    @property
-    def model(self) -> Any:
-        """The estimator; only the writer may use it while there are requests to learn."""
-        return self._learner.model
-
-    @property
-    def rows(self) -> int:
-        """Rows learned, corrections included."""
-        return self._learner.rows
-
-    @property
-    def target(self) -> str:
-        """The name of the column with targets."""
-        return self._learner.target
-
-    @property
-    def task(self) -> Task:
-        """Whether targets are numbers or classes."""
-        return self._learner.task
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Whatever else is saved with the model."""
-        return self._learner.state
-
-    @property
-    def last_checkpoint_error(self) -> str | None:
-        """Why the last checkpoint could not be written."""
-        return self._learner.checkpoint_error
-
-    @property
-    def n_pending(self) -> int:
-        """Rows that wait for their labels."""
-        return self._journal.counts["waiting"]
-
-    @property
-    def n_early(self) -> int:
-        """Labels that wait for their rows."""
-        return self._journal.counts["early"]
-
-    @property
-    def n_corrected(self) -> int:
-        """Rows that were learned again with another label."""
-        return self._journal.counts["corrected"]
-
-    @property
-    def n_expired(self) -> int:
-        """Rows that waited too long, or had to make room."""
-        return self._journal.counts["expired"]
-
-    @property
-    def n_crowded(self) -> int:
-        """Rows that had to make room for others."""
-        return self._journal.counts["crowded"]
-
-    @property
-    def n_dropped(self) -> int:
-        """Rows that left without being learned."""
-        return self._journal.counts["dropped"]
-
-    @property
-    def n_quarantined(self) -> int:
-        """Rows and labels that could not be learned."""
-        return self._journal.counts["quarantined"]
-
-    @property
-    def journal_length(self) -> int:
-        """Entries in the journal."""
-        return self._journal.counts["entries"]
 
     # Requests.
 
@@ -351,7 +278,7 @@ class LiveModel:
                 changes.add_entry("learn", entry, origin={"ids": [id for id in ids if id is not None]})
             for share, id in zip(shares, ids, strict=True):
                 rows = ((row, why, id, table.slice(share.start + row, 1)) for row, why in share.reasons.items())
-                self._put_aside(changes, rows)
+                put_aside(self._quarantine, changes, rows)
                 figures = {"rows": share.n_good, "quarantined": len(share.reasons), "reasons": share.reasons}
                 self._answer(changes, id, "learn", figures)
         return shares
@@ -384,7 +311,7 @@ class LiveModel:
             keys = check_keys(keys)
             labels = check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
-                figures = self._settle_labels(changes, keys, labels, id)
+                figures = self._waiting.take_labels(changes, keys, labels, id, self._rules(self.clock()))
                 self._answer(changes, id, "label", figures)
             lessons, refused = self._catch_up()
             self._tidy()
@@ -492,115 +419,18 @@ class LiveModel:
         rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
         with learner.journal.transaction() as changes:
             changes.refuse(entry.number, reason)
-            self._put_aside(changes, rows)
+            put_aside(self._quarantine, changes, rows)
             take_back(changes, entry, reason)
         self._refused.append((entry, reason))
 
-    def _put_aside(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
-        """Put rows into the quarantine: the place, the reason, the position and the row itself of each."""
-        for row, reason, position, table in rows:
-            text = json.dumps(table.to_pylist()[0], default=str)
-            self._quarantine.add(reason, text=text, position=position, row=row)
-            changes.count(quarantined=1)
-
-    # Labels: in time, early, late and never.
+    # Between requests.
 
     @property
     def _bounds(self) -> Bounds:
         return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
 
-    def _settle_labels(
-        self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any], id: str | None
-    ) -> dict[str, Any]:
-        """Write down what labels mean."""
-        now = self.clock()
-        rows = changes.find(keys)
-        found = {k: row for k, row in rows.items() if row.label is None or now - row.time <= self.correct_within}
-        places: dict[str, list[int]] = {"learned": [], "corrected": [], "unchanged": [], "early": []}
-        for place, (key, label) in enumerate(zip(keys, labels, strict=True)):
-            if key not in found:
-                places["early"].append(place)
-            elif found[key].label is None:
-                places["learned"].append(place)
-            else:
-                places["unchanged" if is_same(found[key].label, label) else "corrected"].append(place)
-        reasons: dict[int, str] = {}
-        foreseen = Foreseen(self.model)
-        kinds: dict[str, LessonKind] = {"learned": "label", "corrected": "correct"}
-        for name, kind in kinds.items():
-            which = places[name]
-            rows_, labels_ = [found[keys[i]] for i in which], [labels[i] for i in which]
-            settled = settle(self._learner, rows_, labels_, self._bounds, foreseen)
-            origin = {"ids": [] if id is None else [id], "places": which}
-            reasons |= {which[i]: reason for i, reason in self._write(changes, kind, settled, now, origin).items()}
-        reasons |= self._bad_early(changes, {i: labels[i] for i in places["early"]}, known_classes(foreseen.model))
-        for i in [i for i in places["early"] if i in reasons]:
-            self._put_aside(changes, [(i, reasons[i], keys[i], pa.table({self.target: label_column([labels[i]])}))])
-        changes.add_early({keys[i]: labels[i] for i in places["early"] if i not in reasons}, now)
-        figures = {name: sum(i not in reasons for i in which) for name, which in places.items()}
-        changes.count(corrected=figures["corrected"])
-        return {**figures, "quarantined": len(reasons), "reasons": reasons}
-
-    def _bad_early(self, changes: Transaction, labels: Mapping[int, Any], classes: set[Any]) -> dict[int, str]:
-        """Why labels need not wait for their rows. Those that wait count as classes, though no row may ever come."""
-        reasons, bounds, classes = {}, self._bounds, set(classes)
-        if bounds.classes is not None and not classes.issuperset(labels.values()):
-            classes.update(changes.early_labels())
-        for i, label in labels.items():
-            if is_nothing(label):
-                reasons[i] = f"the label is {label!r}, expected a number or a class."
-            elif (too_many := bounds.why_not_classes(classes, [label])) is not None:
-                reasons[i] = too_many
-            else:
-                classes.add(label)
-        return reasons
-
-    def _write(
-        self,
-        changes: Transaction,
-        kind: LessonKind,
-        settled: Settled,
-        now: float,
-        origin: Mapping[str, Any] | None = None,
-    ) -> dict[int, str]:
-        """Write down rows to be learned; return the reasons of those that are not. A row with a bad label waits on."""
-        rows, labels = settled.rows, settled.labels
-        for places, table in settled.parts:
-            first = [rows[i].first for i in places]
-            asked = {} if origin is None else {**origin, "places": [origin["places"][i] for i in places]}
-            were = [rows[i].label for i in places]
-            changes.add_entry(
-                kind,
-                table,
-                first if any(said is not None for said in first) else None,
-                {**asked, "keys": [rows[i].key for i in places], **({"were": were} if kind == "correct" else {})},
-            )
-            changes.set_labels({rows[i].key: labels[i] for i in places}, now)
-        changes.remove(rows[i].key for i in settled.strange)
-        reasons = settled.bad | settled.strange
-        tables = (
-            pa.Table.from_batches([rows[i].batch]).append_column(self.target, label_column([labels[i]]))
-            for i in reasons
-        )
-        self._put_aside(
-            changes,
-            ((i, why, rows[i].key, table) for (i, why), table in zip(reasons.items(), tables, strict=True)),
-        )
-        return reasons
-
-    def _expire_some(self, n: int, now: float, until: float | None = None) -> int:
-        """Learn or drop up to n of the rows that have waited longest; return how many there were."""
-        with self._journal.transaction() as changes:
-            rows = changes.oldest(n, until)
-            gone: Iterable[int] = range(len(rows))
-            if self.default is not None:
-                settled = settle_each(self._learner, rows, [self.default] * len(rows), self._bounds)
-                gone = self._write(changes, "expire", settled, now)
-            gone = list(gone)
-            changes.remove(rows[i].key for i in gone)
-            changes.count(expired=len(rows), dropped=len(gone), crowded=len(rows) if until is None else 0)
-        self._catch_up()
-        return len(rows)
+    def _rules(self, now: float) -> Rules:
+        return Rules(now, self.correct_within, self.default, self._bounds)
 
     def _tidy(self) -> None:
         """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due.
@@ -620,14 +450,15 @@ class LiveModel:
         """Learn rows whose labels came before them."""
         while self._journal.counts["due"]:
             with self._journal.transaction() as changes:
-                due = changes.due(CHUNK)
-                rows = changes.find(due)
-                timely = [key for key, label in due.items() if rows[key].time - label.time <= self.correct_within]
-                labels = [due[key].label for key in timely]
-                settled = settle_each(self._learner, [rows[key] for key in timely], labels, self._bounds)
-                self._write(changes, "label", settled, self.clock())
-                changes.remove_early(due)
+                self._waiting.join_early(changes, CHUNK, self._rules(self.clock()))
             self._catch_up()
+
+    def _expire_some(self, n: int, now: float, until: float | None = None) -> int:
+        """Learn or drop up to n of the rows that have waited longest; return how many there were."""
+        with self._journal.transaction() as changes:
+            n_expired = self._waiting.expire(changes, n, until, self._rules(now))
+        self._catch_up()
+        return n_expired
 
     def _checkpoint_if_due(self) -> None:
         if self.rows - self._learner.rows_tried >= self.checkpoint_every:

@@ -1,0 +1,270 @@
+"""A journal in its file: opened, checked, read, and changed in transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import sqlite3
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamboost.errors import NewerFormat, SnapshotError
+from streamboost.journal.records import Entry, PackedRow, read_table, unsealed
+from streamboost.journal.transactions import Damaged, Transaction, find_id
+
+APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
+VERSION = 2
+PATIENCE = 10.0  # seconds that a tool which looks into the file may hold it
+SCHEMA = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, rows BLOB NOT NULL, first TEXT,
+                      refused TEXT, origin TEXT);
+CREATE TABLE schemas (number INTEGER PRIMARY KEY, schema BLOB NOT NULL UNIQUE);
+CREATE TABLE rows (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, time REAL NOT NULL, label TEXT,
+                   schema INTEGER NOT NULL, row BLOB NOT NULL, first TEXT);
+CREATE INDEX waiting ON rows (time, number) WHERE label IS NULL;
+CREATE INDEX learned ON rows (time, number) WHERE label IS NOT NULL;
+CREATE TABLE early (key TEXT PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, due INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX oldest ON early (time);
+CREATE INDEX due ON early (due) WHERE due;
+CREATE TABLE ids (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, verb TEXT NOT NULL,
+                  answer TEXT NOT NULL);
+"""
+TABLES = {"about", "counts", "entries", "schemas", "rows", "early", "ids"}
+
+
+class Journal:
+    """A journal in a file, which is made if it is not there.
+
+    Parameters
+    ----------
+    path : path
+    durable : bool
+        Whether every transaction is brought to disk before it is over, and so survives a power cut; a crash of the
+        process it survives always.
+    limit : int
+        How many rows wait at most, how many learned ones are kept, and how many early labels. Whoever learns has to
+        see to the first; rows in excess of twice as many are dropped here.
+    ids : int
+        How many ids of requests are kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> journal = Journal(Path(tempfile.mkdtemp(), "journal.db"))
+    >>> with journal.transaction() as changes:
+    ...     changes.add_entry("learn", pa.table({"x": [1.0], "y": [2.0]}))
+    1
+    >>> [entry.table.to_pylist() for entry in journal.entries(after=0)], journal.counts["entries"]
+    ([[{'x': 1.0, 'y': 2.0}]], 1)
+    >>> journal.close()
+    """
+
+    def __init__(self, path: str | Path, *, durable: bool = True, limit: int = 1_000_000, ids: int = 100_000) -> None:
+        self.path = Path(path)
+        self.limit, self.ids = limit, ids
+        self.counts: Counter[str] = Counter()  # replaced as a whole after each transaction: any thread may look
+        self._lock = threading.RLock()
+        self._queue: deque[_Parcel] = deque()
+        self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            with self._explained():
+                self._open(durable)
+        except (KeyError, TypeError) as error:
+            self._db.close()
+            raise self._damage(f"it does not hold what it should: {error!r}") from error
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self, durable: bool) -> None:
+        application, version, n_tables = (
+            self._db.execute(f"SELECT * FROM {source}").fetchone()[0]
+            for source in ("pragma_application_id", "pragma_user_version", "(SELECT count(*) FROM sqlite_master)")
+        )
+        if application != APPLICATION and n_tables:
+            raise self._damage("it is a database of something else")
+        if version > VERSION:
+            raise NewerFormat(
+                f"{str(self.path)!r} is a journal of format version {version}, and this streamboost reads versions up "
+                f"to {VERSION}. Upgrade: pip install --upgrade streamboost"
+            )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._db.execute("PRAGMA journal_size_limit = 67108864")  # of the file beside it, after a burst
+        if not n_tables:
+            self._create()
+        found = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if missing := TABLES - found:
+            raise self._damage(f"the table {min(missing)!r} is missing")
+        report = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if report != "ok":
+            raise self._damage(report)
+        if n_tables and version < VERSION:
+            self._upgrade()
+        about = dict(self._db.execute("SELECT name, value FROM about"))
+        self.name, self.rows_before, self.target = about["name"], int(about["rows_before"]), about["target"]
+        self.counts = self._read_counts()
+
+    def _create(self) -> None:
+        """Make the tables, all or none."""
+        self._db.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.split(";"):
+            self._db.execute(statement)
+        about = [("name", secrets.token_hex(8)), ("rows_before", "0"), ("target", "")]
+        self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
+        self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
+
+    def _upgrade(self) -> None:
+        """Version 1 did not say where entries came from."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("ALTER TABLE entries ADD COLUMN origin TEXT")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last entry ever written; 0 if there was none."""
+        with self._lock, self._explained():
+            found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+            return int(found[0]) if found else 0
+
+    @property
+    def first_number(self) -> int:
+        """The number of the oldest entry that is still there; one more than the last if there is none."""
+        with self._lock, self._explained():
+            found = self._db.execute("SELECT min(number) FROM entries").fetchone()[0]
+            return self.last_number + 1 if found is None else int(found)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written."""
+        with self._lock, self._explained():
+            return self._db.execute("SELECT count(*) FROM sqlite_sequence").fetchone()[0] == 0 and not self.counts
+
+    def begin(self, rows: int, target: str) -> None:
+        """Note how many rows the model had learned before its first entry, and what the target is called."""
+        with self.transaction() as changes:
+            about = [(str(rows), "rows_before"), (target, "target")]
+            changes.db.executemany("UPDATE about SET value = ? WHERE name = ?", about)
+        self.rows_before, self.target = rows, target
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """All changes made in here come to be together, or none does if there is an error."""
+        with self._lock, self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            changes = Transaction(self._db, self.counts, self.limit, self.ids)
+            try:
+                yield changes
+                changes.write_counts()
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self.counts = self._read_counts()  # an interrupt may have come after all was done
+                raise
+            self.counts = self.counts + changes.counts  # a sum of Counters leaves out what is 0
+
+    def find_id(self, id: str) -> tuple[str, Any] | None:
+        """What a request with this id asked for, and what was answered; None if there was none lately."""
+        with self._lock, self._explained():
+            return find_id(self._db, id)
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        """The entries after a number, one by one."""
+        while True:
+            with self._lock, self._explained():
+                query = "SELECT number, kind, rows, first, refused, origin FROM entries WHERE number > ?"
+                found = self._db.execute(query + " ORDER BY number LIMIT 1", (after,)).fetchone()
+            if found is None:
+                return
+            number, kind, rows, *texts = found
+            if number != after + 1:
+                raise self._damage(f"entry {after + 1} is missing")
+            data = unsealed(rows)
+            if data is None:
+                raise self._damage(f"the checksum of entry {number} does not match")
+            table = read_table(data)
+            first, refused, origin = texts
+            first, origin = (None if text is None else json.loads(text) for text in (first, origin))
+            yield Entry(number, kind, table, first, refused, origin)
+            after = number
+
+    def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
+        """Let rows wait for their labels, unless a request with this id was answered before.
+
+        One commit serves all threads that come while another is under way.
+        """
+        parcel = _Parcel(rows, id)
+        self._queue.append(parcel)
+        with self._lock:
+            if parcel.is_waiting:  # the first of those who waited writes for all of them
+                self._put_all()
+        if parcel.failure is not None:
+            raise OSError(parcel.failure)
+
+    def _put_all(self) -> None:
+        parcels = [self._queue.popleft() for _ in range(len(self._queue))]
+        failure: str | None = "the rows could not be written, as another thread was interrupted. Send them again."
+        try:
+            with self.transaction() as changes:
+                for parcel in parcels:
+                    if parcel.id is None or changes.add_id(parcel.id, "remember", {}):
+                        changes.put(parcel.rows)
+                changes.drop_oldest(changes.n("waiting") - 2 * self.limit)
+            failure = None
+        except OSError as error:
+            failure = str(error)
+        finally:
+            for parcel in parcels:
+                parcel.is_waiting, parcel.failure = False, failure
+
+    # What goes wrong.
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in our words what SQLite complains of."""
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise ValueError(f"the journal {str(self.path)!r} cannot be used ({error}). Open it again.") from error
+        except sqlite3.OperationalError as error:
+            raise OSError(
+                f"the journal {str(self.path)!r} could not be read or written ({error}), so nothing was changed. See "
+                "to room on the disk and to who else holds the file, then send the request again."
+            ) from error
+        except (sqlite3.DatabaseError, Damaged) as error:
+            raise self._damage(str(error)) from error
+
+    def _damage(self, what: str) -> SnapshotError:
+        return SnapshotError(
+            f"{str(self.path)!r} is no journal that can be read: {what}. Expected the file that was written beside the "
+            "checkpoints. Bring it back from a copy. Without one, what was learned up to the newest checkpoint is not "
+            "lost: begin in a new directory with its model."
+        )
+
+    def _read_counts(self) -> Counter[str]:
+        return Counter({name: value for name, value in self._db.execute("SELECT name, value FROM counts") if value})
+
+
+class _Parcel:
+    """Rows on their way in, of one thread."""
+
+    def __init__(self, rows: Sequence[PackedRow], id: str | None) -> None:
+        self.rows, self.id = rows, id
+        self.is_waiting = True
+        self.failure: str | None = None

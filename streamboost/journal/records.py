@@ -1,0 +1,85 @@
+"""What a journal holds, and how it is written."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
+
+
+class Entry(NamedTuple):
+    """Rows to be learned."""
+
+    number: int
+    kind: str
+    table: Any  # pyarrow.Table, whose last column is the target
+    first: list[Any] | None  # what was said of each row when it was first asked about
+    refused: str | None  # why the model did not take it
+    origin: Any = None  # where the rows came from, as whoever wrote them says
+
+
+class KeyedRow(NamedTuple):
+    """A row that waits for its label, or one that was learned with it."""
+
+    key: str
+    time: float  # when it came, or was learned
+    label: Any  # None: it waits
+    batch: Any  # pyarrow.RecordBatch of one row
+    first: Any
+
+
+class EarlyLabel(NamedTuple):
+    """A label that came before its row."""
+
+    time: float
+    label: Any
+
+
+class PackedRow(NamedTuple):
+    """A row on its way in."""
+
+    key: str
+    time: float
+    schema: bytes
+    row: bytes
+    first: str | None
+
+
+# Rows and answers as bytes.
+
+
+def sealed(data: bytes) -> bytes:
+    """Bytes with their checksum."""
+    return zlib.crc32(data).to_bytes(4, "little") + data
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """Undo :func:`sealed`; None if the checksum does not match."""
+    return data[4:] if zlib.crc32(data[4:]) == int.from_bytes(data[:4], "little") else None
+
+
+def folded(text: str) -> str | bytes:
+    """An answer as it is kept."""
+    return text if len(text) <= SHORT else zlib.compress(text.encode())
+
+
+def unfolded(kept: str | bytes) -> str:
+    """Undo :func:`folded`."""
+    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
+
+
+def table_bytes(table: Any) -> bytes:
+    """A table in Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def read_table(data: bytes) -> Any:
+    """Undo :func:`table_bytes`."""
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

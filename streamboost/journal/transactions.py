@@ -1,0 +1,244 @@
+"""What can be changed in a journal, all of it together or nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from streamboost.journal.records import (
+    EarlyLabel,
+    KeyedRow,
+    PackedRow,
+    folded,
+    sealed,
+    table_bytes,
+    unfolded,
+    unsealed,
+)
+
+LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
+ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
+
+
+class Damaged(Exception):
+    """What is wrong with the file."""
+
+
+class Transaction:
+    """What can be changed in a journal; made by :meth:`Journal.transaction`.
+
+    Counts are those of ``waiting``, ``learned`` (and kept), ``early``, ``due`` (early labels whose row has come),
+    ``entries``, and whatever else the caller counts.
+    """
+
+    def __init__(self, db: sqlite3.Connection, before: Counter[str], limit: int, ids: int) -> None:
+        self.db, self.limit, self.ids = db, limit, ids
+        self.before = before  # how many there were
+        self.counts: Counter[str] = Counter()  # what is added to each
+
+    def n(self, name: str) -> int:
+        """How many there are."""
+        return self.before[name] + self.counts[name]
+
+    def count(self, **changes: int) -> None:
+        """Add to counts."""
+        self.counts.update(changes)
+
+    def write_counts(self) -> None:
+        """Write down what was counted."""
+        upsert = "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"
+        self.db.executemany(upsert, [(name, change) for name, change in self.counts.items() if change])
+
+    # Entries and ids.
+
+    def add_entry(self, kind: str, table: Any, first: list[Any] | None = None, origin: Any = None) -> int:
+        """Add rows to be learned; return the number of the entry."""
+        data = sealed(table_bytes(table))
+        if len(data) > LARGEST:
+            raise ValueError(
+                f"the request has {len(data):,} bytes, expected at most {LARGEST:,}. "
+                f"Send its {table.num_rows:,} rows in several requests."
+            )
+        texts = (None if value is None else json.dumps(value) for value in (first, origin))
+        self.count(entries=1)
+        insert = "INSERT INTO entries (kind, rows, first, origin) VALUES (?, ?, ?, ?)"
+        return int(self.db.execute(insert, (kind, data, *texts)).lastrowid or 0)
+
+    def refuse(self, number: int, reason: str) -> None:
+        """Note that an entry cannot be learned."""
+        self.db.execute("UPDATE entries SET refused = ? WHERE number = ?", (reason, number))
+
+    def trim(self, number: int) -> None:
+        """Delete entries up to a number, and schemas that no row has."""
+        self.count(entries=-self.db.execute("DELETE FROM entries WHERE number <= ?", (number,)).rowcount)
+        self.db.execute("DELETE FROM schemas WHERE number NOT IN (SELECT schema FROM rows)")
+
+    def add_id(self, id: str, verb: str, answer: Mapping[str, Any]) -> bool:
+        """Keep what was answered to a request, and forget the oldest; return False if it was answered before."""
+        insert = "INSERT INTO ids (id, verb, answer) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
+        cursor = self.db.execute(insert, (id, verb, folded(json.dumps(answer))))
+        if cursor.rowcount:
+            self.db.execute("DELETE FROM ids WHERE number <= ?", ((cursor.lastrowid or 0) - self.ids,))
+        return bool(cursor.rowcount)
+
+    def find_id(self, id: str) -> tuple[str, Any] | None:
+        """What a request with this id asked for, and what was answered; None if there was none lately."""
+        return find_id(self.db, id)
+
+    def change_answer(self, id: str, answer: Mapping[str, Any]) -> None:
+        """Keep another answer to a request, if it is one of those that are remembered."""
+        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (folded(json.dumps(answer)), id))
+
+    # Rows that wait, and rows that were learned.
+
+    def put(self, rows: Iterable[PackedRow]) -> None:
+        """Let rows wait for their labels, in place of earlier ones of the same key."""
+        numbers: dict[bytes, int] = {}
+        for row in rows:
+            if row.schema not in numbers:
+                numbers[row.schema] = self._schema_number(row.schema)
+            self.remove([row.key])
+            values = (row.key, row.time, numbers[row.schema], sealed(row.row), row.first)
+            self.db.execute("INSERT INTO rows (key, time, schema, row, first) VALUES (?, ?, ?, ?, ?)", values)
+            self.count(waiting=1)
+            if self.n("early"):
+                self.count(
+                    due=self.db.execute("UPDATE early SET due = 1 WHERE key = ? AND NOT due", (row.key,)).rowcount
+                )
+
+    def _schema_number(self, schema: bytes) -> int:
+        found = self.db.execute("SELECT number FROM schemas WHERE schema = ?", (schema,)).fetchone()
+        if found:
+            return int(found[0])
+        return int(self.db.execute("INSERT INTO schemas (schema) VALUES (?)", (schema,)).lastrowid or 0)
+
+    def find(self, keys: Iterable[str]) -> dict[str, KeyedRow]:
+        """The rows of those keys that are known."""
+        query = f"{ROWS} WHERE key = ?"
+        found = (self.db.execute(query, (key,)).fetchone() for key in keys)
+        return {row.key: row for row in self._read_rows(values for values in found if values)}
+
+    def oldest(self, n: int, until: float | None = None) -> list[KeyedRow]:
+        """Up to n rows that have waited longest; only those that came by a certain time, if one is given.
+
+        Rows whose label is there, so that they are about to be learned with it, do not count as waiting.
+        """
+        query = f"{ROWS} WHERE label IS NULL AND time <= ? {self._without_label} ORDER BY time, rows.number LIMIT ?"
+        return self._read_rows(self.db.execute(query, (float("inf") if until is None else until, n)))
+
+    @property
+    def _without_label(self) -> str:
+        """The condition that a row has no early label; most of the time there is nothing to look up."""
+        return "AND key NOT IN (SELECT key FROM early WHERE due)" if self.n("due") else ""
+
+    def _read_rows(self, found: Iterable[Any]) -> list[KeyedRow]:
+        schemas: dict[bytes, Any] = {}
+        rows = []
+        for key, time, label, schema, row, first in found:
+            if schema not in schemas:
+                schemas[schema] = pa.ipc.read_schema(pa.py_buffer(schema))
+            data = unsealed(row)
+            if data is None:
+                raise Damaged(f"the checksum of the row of key {key!r} does not match")
+            batch = pa.ipc.read_record_batch(pa.py_buffer(data), schemas[schema])
+            label, first = (None if text is None else json.loads(text) for text in (label, first))
+            rows.append(KeyedRow(key, time, label, batch, first))
+        return rows
+
+    def set_labels(self, labels: Mapping[str, Any], time: float) -> None:
+        """Note that rows are learned: those that waited, at this time; others keep theirs. Early labels are used up."""
+        values = [(json.dumps(label), time, key) for key, label in labels.items()]
+        update = "UPDATE rows SET label = ?, time = ? WHERE key = ? AND label IS NULL"
+        waited = self.db.executemany(update, values).rowcount
+        self.count(waiting=-waited, learned=waited)
+        if waited < len(values):  # those that waited have their label by now: it does them no harm
+            self.db.executemany("UPDATE rows SET label = ? WHERE key = ?", [(text, key) for text, _, key in values])
+        self.remove_early(labels)
+        surplus = self.n("learned") - self.limit
+        if surplus > 0:
+            self._delete_learned("ORDER BY time, number LIMIT ?", surplus)
+
+    def take_back(self, labels: Mapping[str, Any]) -> None:
+        """Undo :meth:`set_labels`: a row has the earlier label again, or goes if that is None.
+
+        A row that has come anew under the same key stays as it is.
+        """
+        for key, label in labels.items():
+            if label is None:
+                gone = self.db.execute("DELETE FROM rows WHERE key = ? AND label IS NOT NULL", (key,)).rowcount
+                self.count(learned=-gone)
+            else:
+                update = "UPDATE rows SET label = ? WHERE key = ? AND label IS NOT NULL"
+                self.db.execute(update, (json.dumps(label), key))
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget rows."""
+        for key in keys:
+            found = self.db.execute("DELETE FROM rows WHERE key = ? RETURNING label IS NULL", (key,)).fetchone()
+            if found:
+                self.count(**{"waiting" if found[0] else "learned": -1})
+
+    def drop_oldest(self, n: int) -> None:
+        """Forget rows that have waited longest, if n is above 0; not those whose label is there."""
+        if n > 0:
+            query = f"SELECT number FROM rows WHERE label IS NULL {self._without_label} ORDER BY time, number LIMIT ?"
+            n = self.db.execute(f"DELETE FROM rows WHERE number IN ({query})", (n,)).rowcount
+            self.count(waiting=-n, dropped=n)
+
+    def forget(self, before: float) -> None:
+        """Forget learned rows and early labels from before a time; not labels whose row has come."""
+        self._delete_learned("AND time < ?", before)
+        self._delete_early("WHERE time < ? AND NOT due", before)
+
+    def _delete_learned(self, which: str, value: float) -> None:
+        query = f"SELECT number FROM rows WHERE label IS NOT NULL {which}"
+        self.count(learned=-self.db.execute(f"DELETE FROM rows WHERE number IN ({query})", (value,)).rowcount)
+
+    # Labels that came before their rows.
+
+    def add_early(self, labels: Mapping[str, Any], time: float) -> None:
+        """Keep labels until their rows come; the oldest go if there are too many, but not those whose row has come."""
+        self.remove_early(labels)
+        values = [(key, time, json.dumps(label)) for key, label in labels.items()]
+        self.db.executemany("INSERT INTO early (key, time, label) VALUES (?, ?, ?)", values)
+        self.count(early=len(values))
+        surplus = self.n("early") - self.limit
+        if surplus > 0:
+            self._delete_early("WHERE NOT due ORDER BY time, rowid LIMIT ?", surplus)
+
+    def early_labels(self) -> list[Any]:
+        """The different labels that wait for their rows."""
+        return [json.loads(label) for (label,) in self.db.execute("SELECT DISTINCT label FROM early")]
+
+    def due(self, n: int) -> dict[str, EarlyLabel]:
+        """Up to n early labels whose rows have come, in the order of the rows."""
+        query = (
+            "SELECT key, early.time, early.label FROM early JOIN rows USING (key) WHERE due AND rows.label IS NULL "
+            "ORDER BY rows.number LIMIT ?"
+        )
+        found = {key: EarlyLabel(time, json.loads(label)) for key, time, label in self.db.execute(query, (n,))}
+        if not found:  # their rows have gone again
+            self.count(due=-self.db.execute("UPDATE early SET due = 0 WHERE due").rowcount)
+        return found
+
+    def remove_early(self, keys: Iterable[str]) -> None:
+        """Forget early labels."""
+        if self.n("early"):
+            for key in keys:
+                self._delete_early("WHERE key = ?", key)
+
+    def _delete_early(self, which: str, value: float | str) -> None:
+        query = f"DELETE FROM early WHERE rowid IN (SELECT rowid FROM early {which}) RETURNING due"
+        gone = [due for (due,) in self.db.execute(query, (value,))]
+        self.count(early=-len(gone), due=-sum(gone))
+
+
+def find_id(db: sqlite3.Connection, id: str) -> tuple[str, Any] | None:
+    """What a request with this id asked for, and what was answered; None if there was none lately."""
+    found = db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
+    return None if found is None else (found[0], json.loads(unfolded(found[1])))
