@@ -108,7 +108,8 @@ class Run:
     model : estimator
         Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
         :mod:`streamboost.cluster`, is always needed: ``detach`` tells what a checkpoint keeps of it, ``attach`` goes
-        back to that; ``confirm``, if it has that, hears that the checkpoint is on disk.
+        back to that; ``confirm``, if it has that, hears that the checkpoint is on disk, and ``begin_anew`` what was
+        kept by a run that ended before it had learned anything.
     options : Options
     directory : path, optional
         For checkpoints and quarantine; without it nothing survives the process.
@@ -178,9 +179,9 @@ class Run:
     def _go_on(self, found: Checkpoint, resume: bool) -> None:
         assert self.store is not None
         state = found.state
-        is_empty = not state["rows_read"] and not hasattr(self.model, "attach")
+        is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a cut, if it holds anything
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
-            self._begin_anew(state, resume)
+            self._begin_anew(found, resume)
             return
         if not resume:
             raise FileExistsError(
@@ -213,8 +214,9 @@ class Run:
         if self.book is not None:
             self.book.every = self.options.every
 
-    def _begin_anew(self, state: dict[str, Any], resume: bool) -> None:
+    def _begin_anew(self, found: Checkpoint, resume: bool) -> None:
         """Cut the outputs of a run that has learned nothing back to nothing."""
+        state = found.state
         if resume and self.options.predictions is not None and state["predictions"] is not None:
             self._check_predictions(state)
             names, _, length = state["predictions"]
@@ -223,6 +225,8 @@ class Run:
                 os.truncate(written, length)
         if self.quarantine is not None:
             self.quarantine.cut(0, 0)
+        if hasattr(self.model, "begin_anew"):
+            self.model.begin_anew(found.model)
 
     def _check_predictions(self, state: dict[str, Any]) -> None:
         """Refuse to write what was said into another file than before: each of them would have gaps."""

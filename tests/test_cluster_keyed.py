@@ -673,8 +673,8 @@ def test_wrong_cuts_are_refused(tmp_path, prior):
         with pytest.raises(ValueError, match="expected one of a 'keyed'"):
             booster.attach("something else")
     for key, options, words in (
-        ("other", {}, "the cut is of key 'key'.*the same --key"),
-        ("key", {"model": None, "prior": prior}, "Both are in its directory.*same --option, --start-from and --seed"),
+        ("other", {}, "key is 'other', but the cut was made with 'key'.*the same --key as before"),
+        ("key", {"model": None, "prior": prior}, "but the cut was made with .*the same --option, --start-from"),
         ("key", {"directory": tmp_path / "b"}, "Name the directory it was made in"),
         ("key", {"directory": tmp_path / "b", "workers": 2, "engine": "local"}, "Name the directory it was made in"),
     ):

@@ -24,7 +24,8 @@ def read_before(directory: Path | None) -> Checkpoint | None:
     if not directory.is_dir() or not checkpoint_paths(directory):
         return None
     found = read_latest(directory)
-    return found if found.state.get("rows_read") or isinstance(found.model, Cut) else None
+    holds_something = found.state.get("rows_read") or (isinstance(found.model, Cut) and found.model.number)
+    return found if holds_something else None
 
 
 def check_resumed(before: Checkpoint, parameters: dict[str, Any], seed: int | None, *, has_crew: bool) -> None:

@@ -38,7 +38,7 @@ def describe(model: Any, **more: Any) -> dict[str, Any]:
     values = {**parameters, **more}
     if not isinstance(values.get("random_state"), (*PLAIN, np.integer)):
         values["random_state"] = type(values["random_state"]).__name__  # a generator moves on as it is used
-    return {"model": type(model).__name__, **{name: _shown(value) for name, value in values.items()}}
+    return {"model": type(model).__name__, **{name: shown(value) for name, value in values.items()}}
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -46,23 +46,25 @@ def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     for name, was in before.items():
         value = now.get(name)
         if value != was and repr(value) != repr(was):  # NaN is NaN
+            options = "--key" if name == "key" else "--option, --start-from and --seed"
             raise ValueError(
                 f"{name} is {_quoted(value)}, but the cut was made with {_quoted(was)}. Use the model it was made "
-                "with, that is the same parameters (on the command line the same --option, --start-from and --seed "
-                "as before), or name another directory to begin anew."
+                f"with, that is the same parameters (on the command line the same {options} as before), or name "
+                "another directory to begin anew."
             )
 
 
-def _public(model: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(model).items() if not name.startswith("_")}
-
-
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
+    """A plain value as it is, another by its class and a digest."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, PLAIN):
         return value
     return f"a {type(value).__name__} ({hashlib.sha256(_bytes(value)).hexdigest()[:12]})"
+
+
+def _public(model: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(model).items() if not name.startswith("_")}
 
 
 def _bytes(value: Any) -> bytes:
@@ -72,9 +74,9 @@ def _bytes(value: Any) -> bytes:
     except SnapshotError:  # it is anyone's, or holds something of the kind
         pass
     if isinstance(value, (list, tuple)):
-        return repr([_shown(item) for item in value]).encode()
+        return repr([shown(item) for item in value]).encode()
     if type(value).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return repr({name: _shown(item) for name, item in vars(value).items()}).encode()
+        return repr({name: shown(item) for name, item in vars(value).items()}).encode()
     return ADDRESS.sub("", repr(value)).encode()
 
 

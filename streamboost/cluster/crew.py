@@ -5,20 +5,7 @@ Operations flow in by :meth:`Crew.call` (they change a worker) and :meth:`Crew.a
 save the same *cut*; one that dies is made anew from the last cut and gets what came after it once more, so that in the
 end every operation has happened exactly once.
 
-A worker is a plain class, made as ``cls(**options)`` in its own process::
-
-    save(directory, number)   make the state durable as cut `number`, in its own folder (a shared file system)
-    load(directory, number)   go back to exactly that cut
-    settle(directory)         optional: called once after it is made, with the folder, e.g. to spill there
-    drop(directory, kept)     optional: delete what only other cuts than those in the list `kept` need
-    n_rows                    optional: how many rows it has learned, shown by Crew.metrics
-    any other method          an operation: deterministic, given the state and the arguments
-
-Of what it saves, files and folders named ``cut-NUMBER`` (``cut-NUMBER.anything``) are deleted for it when the cut is no
-longer kept; see :func:`cut_path`, and :class:`SnapshotWorker` for the usual case. Numbers of cuts are never used twice
-in a directory. What a worker writes between cuts must have names of its own as well (``secrets.token_hex``): one that
-was given up for dead may still be writing. An operation that raises counts as done, and its error is what
-:meth:`Crew.result` raises.
+What a worker is, :mod:`streamboost.cluster.workers` says; how cuts are made, :mod:`streamboost.cluster.cutting`.
 
 :meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and attached by whoever finds
 the checkpoint. :meth:`Crew.confirm` says between them that the checkpoint is on disk. Of the cuts detached and of those
@@ -31,14 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from streamboost import snapshots
 from streamboost.cluster.cuts import CutBook
-from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost
+from streamboost.cluster.cutting import Cutting
+from streamboost.cluster.recovery import Message, Ticket, WorkerLost
 from streamboost.cluster.station import Answer, Station, WrongState, owned, size_of
-from streamboost.errors import SnapshotError
+from streamboost.cluster.workers import SnapshotWorker, Worker, cut_path
 
 __all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "Worker", "WorkerLost", "WrongState", "cut_path",
            "make_crew"]  # fmt: skip
@@ -49,16 +35,6 @@ IN_FLIGHT = 4
 
 Engine: TypeAlias = Literal["auto", "local", "ray"]
 Options: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-
-
-class Worker(Protocol):
-    """What a worker has besides its operations."""
-
-    def save(self, directory: str, number: int) -> None:
-        """Make the state of cut ``number`` durable."""
-
-    def load(self, directory: str, number: int) -> None:
-        """Go back to that cut."""
 
 
 @dataclass
@@ -88,29 +64,7 @@ class Cut:
     memory: Any = field(default=None)
 
 
-def cut_path(directory: str | os.PathLike[str], number: int) -> Path:
-    """The file of a cut, for a worker with one file per cut."""
-    return Path(directory) / f"cut-{number:010d}.safetensors"
-
-
-class SnapshotWorker:
-    """A worker whose whole state is one object, ``state``, saved as one snapshot per cut."""
-
-    state: Any = None
-
-    def save(self, directory: str, number: int) -> None:
-        """Save the state."""
-        snapshots.save(self.state, cut_path(directory, number))
-
-    def load(self, directory: str, number: int) -> None:
-        """Load the state."""
-        path = cut_path(directory, number)
-        if not path.exists():
-            raise SnapshotError(f"{str(path)!r} is missing, which cut {number} needs. Go back to another cut.")
-        self.state = snapshots.load(path)
-
-
-class Crew(Recovery):
+class Crew(Cutting):
     """Workers that are sent operations; what runs them is for subclasses to say.
 
     Parameters
@@ -146,10 +100,7 @@ class Crew(Recovery):
         for name, value in counts.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
-        super().__init__(cls, _options_of_each(options, n_workers), CutBook(directory), in_flight)
-        self.cut_every, self.cut_bytes = cut_every, cut_bytes
-        self._bytes = 0  # of the operations since the last cut
-        self._has_begun = False
+        super().__init__(cls, _options_of_each(options, n_workers), CutBook(directory), in_flight, cut_every, cut_bytes)
         self.lease: object = None  # whose the workers are, for models that hand them on to one another
         try:
             for worker in range(n_workers):
@@ -216,37 +167,6 @@ class Crew(Recovery):
         self._bytes += size
         return tickets
 
-    def _check(self, workers: Collection[int], method: str) -> None:
-        if self._end is not None:
-            raise WorkerLost(self._end)
-        for worker in workers:
-            if not 0 <= worker < self.n_workers:
-                raise ValueError(f"worker is {worker!r}, expected a whole number from 0 to {self.n_workers - 1}.")
-        if method.startswith("_") or not hasattr(self.cls, method):
-            raise ValueError(f"method is {method!r}, which {self.cls.__name__} does not have. Is it spelt right?")
-
-    def _begin(self, kind: str = "call") -> None:
-        """See that nobody takes new workers for those of the directory; before the first operation, make a cut."""
-        if self._has_begun:
-            return
-        if self._book.manifest.cuts:
-            raise FileExistsError(
-                f"{str(self.directory)!r} holds the cuts {self.cuts} already. Attach or load one to go on with it, "
-                "name another directory, or call load(0) to begin anew."
-            )
-        if kind == "call":
-            self._has_begun = True
-            if self.can_die:
-                self._cut()
-
-    def _make_room(self, workers: Iterable[int]) -> None:
-        """Make a cut if the operations since the last one have become too many."""
-        if not self.can_die:
-            return
-        longest = max(self._lines[worker].sent - self._base_done[worker] for worker in workers)
-        if longest >= self.cut_every or self._bytes >= self.cut_bytes:
-            self._cut()
-
     def _answer(self, ticket: Ticket) -> Answer:
         while ticket.answer is None:
             if self._end is not None:
@@ -254,87 +174,12 @@ class Crew(Recovery):
             self._collect(ticket.worker)
         return ticket.answer
 
-    # Cuts.
-
-    @property
-    def directory(self) -> Path:
-        """Where the cuts are."""
-        return self._book.directory
-
-    @property
-    def mark(self) -> str:
-        """Tells the cuts of this directory from those of another."""
-        return self._book.manifest.mark
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether the directory outlives the driver."""
-        return self._book.is_lasting
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything was done with the workers as yet."""
-        return self._has_begun
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was closed, or cannot go on."""
-        return self._end is not None
-
-    @property
-    def cuts(self) -> list[int]:
-        """The numbers of the cuts there are, the newest last."""
-        return list(self._book.manifest.cuts)
-
-    def folder(self, worker: int) -> Path:
-        """Where a worker saves; also of one that only an earlier, larger crew had."""
-        return self._book.folder(worker)
-
-    def cut(self) -> int:
-        """Have all workers save the state after all operations sent so far; return the number of the cut.
-
-        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are
-        neither pinned nor made for checkpoints only the last two are kept.
-        """
-        self._check((), "save")
-        self._check_whole()
-        self._begin()
-        return self._cut()
-
-    def pin(self, number: int) -> None:
-        """Keep a cut until it is unpinned."""
-        self._book.pin(number, True)
-
-    def unpin(self, number: int) -> None:
-        """Let a cut be deleted when two newer ones are there."""
-        self._book.pin(number, False)
-
-    def load(self, number: int) -> None:
-        """Go back to a cut, on all workers; 0: to workers as they are made. What is on its way is given up."""
-        self._check((), "load")
-        cuts = self._book.manifest.cuts
-        if number and number not in cuts:
-            raise self._book.unknown(number)
-        done = cuts[number] if number else [0] * self.n_workers
-        if len(done) != self.n_workers:
-            raise ValueError(
-                f"cut {number} is of {len(done)} workers, and there are {self.n_workers}. "
-                f"Use workers={len(done)} (--workers {len(done)} on the command line)."
-            )
-        for line, at in zip(self._lines, done, strict=True):
-            line.abandon(f"the operation was given up: the crew went back to cut {number}.")
-            line.sent = at
-        self._base, self._base_done, self._bytes, self._has_begun = number, list(done), 0, True
-        self._book.go_back(number)
-        self._torn = f"cut {number} was not loaded to its end"
-        everyone = range(self.n_workers)
-        alive = self._gather({worker: ("load", number, done[worker]) for worker in everyone})
-        self._bring_up([worker for worker in everyone if worker not in alive])
-        self._torn = None
+    # Checkpoints.
 
     def detach(self, kind: str, memory: Any = None) -> Cut:
         """Make a cut for a checkpoint to refer to; of cuts made so, the last two stay.
 
+        Where nothing was done as yet, none is made: its number is 0, and the directory is left to whoever comes next.
         Call :meth:`confirm` once the checkpoint is on disk.
 
         Raises
@@ -348,8 +193,9 @@ class Crew(Recovery):
             )
         self._check((), "save")
         self._check_whole()
-        self._begin()
-        number = self._cut(is_detached=True)
+        is_new = not self._base and not any(line.sent for line in self._lines)
+        self._begin("ask" if is_new else "call")
+        number = 0 if is_new else self._cut(is_detached=True)
         return Cut(kind, number, self.n_workers, str(self.directory), self.mark, memory)
 
     def confirm(self, cut: Cut) -> None:
@@ -365,7 +211,7 @@ class Crew(Recovery):
             raise ValueError(
                 f"cut is {found}, expected one of a {kind!r}. Attach what the same kind of model detached."
             )
-        if cut.number:
+        if cut.number or cut.mark:
             self._check_mark(cut)
         if cut.number and cut.n_workers != self.n_workers:
             raise ValueError(
@@ -375,6 +221,14 @@ class Crew(Recovery):
         self.confirm(cut)
         self.load(cut.number)
 
+    def begin_anew(self, cut: Any) -> None:
+        """Begin in a directory that a checkpoint is of by which nothing had been done: cuts made after it are let go.
+
+        Whatever the checkpoint holds beside such a cut changes nothing, and so do workers that have begun already.
+        """
+        if isinstance(cut, Cut) and not cut.number and cut.mark == self.mark and not self._has_begun:
+            self.load(0)
+
     def _check_mark(self, cut: Cut) -> None:
         if cut.mark != self.mark:
             raise ValueError(
@@ -382,39 +236,12 @@ class Crew(Recovery):
                 "Name the directory it was made in."
             )
 
-    def _cut(self, *, is_detached: bool = False) -> int:
-        everyone = range(self.n_workers)
-        sent = [line.sent for line in self._lines]
-        number, is_new = self._base, False
-        if not self._base or sent != self._base_done:
-            number, is_new = self._save_all(), True
-        if is_new or is_detached:
-            kept = self._book.note(number, sent, is_detached=is_detached)
-            self._base, self._base_done, self._bytes = number, sent, 0
-            for line in self._lines:
-                line.forget_log()
-            if hasattr(self.cls, "drop"):
-                alive = self._gather(dict.fromkeys(everyone, ("drop", kept)))
-                self._bring_up([worker for worker in everyone if worker not in alive])
-        return number
-
-    def _save_all(self) -> int:
-        """Have all workers save; whenever one dies in it, all save once more, under another number."""
-        everyone = range(self.n_workers)
-        while True:
-            for worker in everyone:
-                while self._lines[worker].pending:
-                    self._collect(worker)
-            self._check_whole()
-            number = self._book.reserve()
-            alive = self._gather({worker: ("save", number, self._lines[worker].sent) for worker in everyone})
-            if len(alive) == self.n_workers:
-                for line in self._lines:
-                    line.deaths = 0  # a whole cut gets the crew on as much as an answer does
-                return number
-            self._bring_up([worker for worker in everyone if worker not in alive])
-
     # Around it.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or cannot go on."""
+        return self._end is not None
 
     def metrics(self) -> list[dict[str, Any]]:
         """How each worker is, as of its last answer; asks nobody, so it costs next to nothing."""

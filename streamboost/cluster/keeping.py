@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost import snapshots
-from streamboost.cluster.crew import SnapshotWorker, cut_path
+from streamboost.cluster.workers import SnapshotWorker, cut_path
 from streamboost.errors import SnapshotError
 
 

@@ -21,6 +21,7 @@ from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.encoding import Encoded
 from streamboost.errors import SnapshotError
 from streamboost.estimator_base import StreamEstimator
+from streamboost.labels import Labels
 from streamboost.losses import Softmax
 from streamboost.rows import in_order
 
@@ -258,6 +259,30 @@ class Answers:
         if self.values is None:
             self.values = np.full((self.n, *values.shape[1:]), empty, values.dtype)
         self.values[places] = values
+
+    def numbers(self, n_targets: int) -> NDArray[Any]:
+        """What was said of every row as numbers, (n,) or (n, m); 0 where nobody knew."""
+        if self.values is None:
+            return np.zeros(self.n if n_targets == 1 else (self.n, n_targets))
+        return self.values
+
+    def probabilities(self, labels: Labels) -> FloatArray:
+        """The probability of all these classes, (n, K); 0 where nobody knew."""
+        table = np.zeros((self.n, len(labels)))
+        if self.values is not None:
+            table[:, [labels.numbers[label] for label in self.classes or ()]] = self.values
+        return table
+
+    def labels(self) -> NDArray[Any]:
+        """What was said of every row as labels; None where nobody knew."""
+        known = list(self.classes or ())
+        if self.values is None or (self.values < 0).any():
+            labels = np.full(self.n, None, dtype=object)
+            for row, code in enumerate(() if self.values is None else self.values.tolist()):
+                labels[row] = None if code < 0 else known[code]
+            return labels
+        found: NDArray[Any] = np.array(known)[self.values]
+        return found
 
     def plain(self) -> tuple[NDArray[Any] | None, list[Any] | None]:
         """What travels: the values, None if nothing was said, and the classes."""

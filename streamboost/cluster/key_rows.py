@@ -230,3 +230,13 @@ def _known(column: FloatArray | Distinct, start: int, stop: int, encoder: Encode
     known = encoder.categories[str(j)]
     codes = [known.get(column.levels[code]) if code >= 0 else np.nan for code in column.codes[start:stop].tolist()]
     return None if None in codes else codes
+
+
+def first_refusal(parts: list[Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
+    """Of what workers refuse, by rows of their parts, the first by the rows of the chunk."""
+    row, reason = min(
+        (int(part.places[refused[0]]), refused[1])
+        for part, refused in zip(parts, refusals, strict=True)
+        if refused is not None
+    )
+    return ValueError(f"row {row}: {reason} Nothing was changed.")

@@ -7,23 +7,21 @@ where, and the latter follows from the key alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.arrays import FloatArray
-from streamboost.cluster import hashing, key_models, key_moves
+from streamboost.cluster import beginnings, hashing, key_beginning, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
 from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
-from streamboost.cluster.key_rows import Part, parts_of, split
+from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
@@ -31,7 +29,6 @@ from streamboost.row_chunks import as_targets
 __all__ = ["KeyedBooster"]
 
 KIND = "keyed"
-BEGINNING = "beginning.safetensors"  # what keys begin as, beside the cuts
 
 
 def _has_probabilities(booster: Any) -> bool:
@@ -109,6 +106,7 @@ class KeyedBooster:
             raise ValueError(f"hot is {hot!r}, expected a whole number of at least 1. If unsure, leave it out.")
         self.key, self.prior, self.hot = key, prior, hot
         self.template = key_models.check_template(model, prior)
+        self._beginning = key_beginning.describe(self.template, key, prior)
         self._labels = Labels()
         if isinstance(prior, SGBClassifier):
             self._labels = self._labels.extended(prior.labels_.numbers)
@@ -193,7 +191,7 @@ class KeyedBooster:
         try:
             said = self._crew.results(tickets)
         except Refused:
-            raise _first_refusal(parts, [self._refusal_of(ticket) for ticket in tickets]) from None
+            raise first_refusal(parts, [self._refusal_of(ticket) for ticket in tickets]) from None
         return self._assemble(parts, said, len(chunk.codes), method)
 
     def _refusal_of(self, ticket: Ticket) -> tuple[int, str] | None:
@@ -211,7 +209,7 @@ class KeyedBooster:
         ]
         refusals = self._crew.results(tickets)
         if any(refusals):
-            raise _first_refusal(parts, refusals)
+            raise first_refusal(parts, refusals)
 
     def _learn(self, parts: list[Part], y: NDArray[Any], method: Method) -> list[Any]:
         tickets: list[Ticket] = []
@@ -221,7 +219,7 @@ class KeyedBooster:
                 tickets.append(self._crew.call(part.worker, "learn", *own))
             return self._crew.results(tickets)
         except Refused as error:  # of the only worker: if there are several, all of them have been asked
-            raise _first_refusal(parts, [(error.row, error.reason)]) from None
+            raise first_refusal(parts, [(error.row, error.reason)]) from None
         except BaseException as error:
             if tickets:  # else nothing was sent
                 self._half = f"{type(error).__name__}: {error}"
@@ -233,23 +231,9 @@ class KeyedBooster:
         for part, (values, classes) in zip(parts, said, strict=True):
             if values is not None:
                 answers.add(part.places, Answer(values, classes))
-        values = answers.values
         if not self._is_classifier:
-            shape = (n,) if self._n_targets in (None, 1) else (n, self._n_targets)
-            return np.zeros(shape) if values is None else values
-        known = list(answers.classes or ())
-        if method == "predict_proba":
-            table = np.zeros((n, len(self._labels)))
-            if values is not None:
-                table[:, [self._labels.numbers[label] for label in known]] = values
-            return table
-        if values is None or (values < 0).any():
-            labels = np.full(n, None, dtype=object)
-            for row, code in enumerate(() if values is None else values.tolist()):
-                labels[row] = None if code < 0 else known[code]
-            return labels
-        found: NDArray[Any] = np.array(known)[values]
-        return found
+            return answers.numbers(self._n_targets or 1)
+        return answers.probabilities(self._labels) if method == "predict_proba" else answers.labels()
 
     # What is checked before anything is sent.
 
@@ -343,17 +327,11 @@ class KeyedBooster:
     def detach(self) -> Cut:
         """Bring everything to disk, and return what a checkpoint has to keep."""
         self._check_whole()
-        memory = {
-            "key": self.key,
-            "labels": self._labels,
-            "n_targets": self._n_targets,
-            "beginning": self._digest(),
-        }
+        memory = {"labels": self._labels, "n_targets": self._n_targets, "beginning": self._beginning}
         cut = self._crew.detach(KIND, memory)
-        path = self._crew.directory / BEGINNING
-        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != memory["beginning"]:
-            snapshots.save(self._beginning(), path)
-        key_moves.clean_up(self._crew)
+        if cut.number:
+            key_beginning.write(self._crew.directory, self.template, self.prior)
+            key_moves.clean_up(self._crew)
         return cut
 
     def confirm(self, cut: Cut) -> None:
@@ -366,10 +344,11 @@ class KeyedBooster:
         Raises
         ------
         ValueError
-            If it is no cut of a KeyedBooster with this key, model and prior, or of another directory.
+            If it is no cut of a KeyedBooster with this key, model and prior, or of another directory. That model and
+            that prior are in its directory: ``streamboost.load("DIRECTORY/beginning.safetensors")``.
         """
         if isinstance(cut, Cut) and cut.kind == KIND:
-            self._check_same(cut.memory)
+            beginnings.check_same(key_beginning.of_cut(cut, self._crew.directory), self._beginning)
         if isinstance(cut, Cut) and cut.kind == KIND and cut.number and cut.n_workers != self._crew.n_workers:
             key_moves.check(cut, self._crew)
             self._half = f"cut {cut.number} was not attached to its end"
@@ -379,24 +358,9 @@ class KeyedBooster:
         self._labels, self._n_targets = cut.memory["labels"], cut.memory["n_targets"]
         self._half = None
 
-    def _check_same(self, memory: dict[str, Any]) -> None:
-        if memory["key"] != self.key:
-            raise ValueError(
-                f"key is {self.key!r}, but the cut is of key {memory['key']!r}. "
-                "Use that one (on the command line the same --key as before)."
-            )
-        if memory["beginning"] != self._digest():
-            raise ValueError(
-                "model or prior are not those the cut was made with. Both are in its directory: pass 'model' and "
-                f"'prior' of streamboost.load({str(self._crew.directory / BEGINNING)!r}); on the command line give the "
-                "same --option, --start-from and --seed as before."
-            )
-
-    def _beginning(self) -> dict[str, Any]:
-        return {"model": self.template, "prior": self.prior}
-
-    def _digest(self) -> str:
-        return hashlib.sha256(snapshots.pack(self._beginning())).hexdigest()
+    def begin_anew(self, before: Any) -> None:
+        """Begin where a run ended before it had learned anything; ``before`` is what its checkpoint holds."""
+        self._crew.begin_anew(before)
 
     def close(self) -> None:
         """End the workers; what was not detached is gone."""
@@ -419,13 +383,3 @@ def _checked_key(key: Any) -> Key:
 def _width(y: NDArray[Any]) -> int:
     """How many numbers a row has."""
     return 1 if y.ndim == 1 else int(y.shape[1])
-
-
-def _first_refusal(parts: list[Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
-    """Of what workers refuse, by rows of their parts, the first by the rows of the chunk."""
-    row, reason = min(
-        (int(part.places[refused[0]]), refused[1])
-        for part, refused in zip(parts, refusals, strict=True)
-        if refused is not None
-    )
-    return ValueError(f"row {row}: {reason} Nothing was changed.")

@@ -235,7 +235,16 @@ class Recovery(ABC):
             ticket.handle = self._send(worker, (ticket.kind, ticket.number, ticket.method, ticket.args))
         return True
 
-    # What cannot be undone by making a worker anew.
+    # What cannot be sent, and what cannot be undone by making a worker anew.
+
+    def _check(self, workers: Collection[int], method: str) -> None:
+        if self._end is not None:
+            raise WorkerLost(self._end)
+        for worker in workers:
+            if not 0 <= worker < self.n_workers:
+                raise ValueError(f"worker is {worker!r}, expected a whole number from 0 to {self.n_workers - 1}.")
+        if method.startswith("_") or not hasattr(self.cls, method):
+            raise ValueError(f"method is {method!r}, which {self.cls.__name__} does not have. Is it spelt right?")
 
     def _check_trust(self, answer: Answer) -> None:
         """A worker that is not where it should be is as good as dead, where dead ones come back as they were."""

@@ -167,3 +167,13 @@ class ShardVotes:
 def _with(scores: FloatArray, mean: FloatArray) -> FloatArray:
     """The scores (n, K, m) of shards, and their mean as one more expert."""
     return np.concatenate([scores, mean[:, None]], axis=1)
+
+
+def check_method(template: StreamEstimator, method: Method) -> None:
+    """Refuse a question that shards of this kind have no answer to."""
+    if method not in ("predict", "predict_proba", "decision_function"):
+        raise ValueError(f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'.")
+    if method != "predict" and not isinstance(template, SGBClassifier):
+        raise ValueError(f"method is {method!r}, which is for classifiers. Leave it out.")
+    if method == "predict_proba" and not hasattr(template, "predict_proba"):
+        raise NotImplementedError(f"loss {template.loss!r} gives no probabilities. Use 'log_loss'.")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from streamboost import recipes
 from streamboost.arrays import FloatArray
 from streamboost.cluster.keeping import KeepingWorker
 from streamboost.contenders import task_of
 from streamboost.estimator_base import StreamEstimator
-from streamboost.estimators import SGBClassifier
+from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Guard
 from streamboost.labels import Labels
 from streamboost.losses import Loss
@@ -214,6 +215,19 @@ class ShardWorker(KeepingWorker):
 
 
 # What shards and their driver agree on.
+
+
+def check_template(model: Any) -> Any:
+    """What every shard begins as, with a random state that it would begin with again."""
+    model = SGBRegressor() if model is None else model
+    if not isinstance(model, StreamEstimator) or isinstance(model, type):
+        raise TypeError(f"model is {model!r}, expected an SGBRegressor or an SGBClassifier.")
+    if hasattr(model, "committee_"):
+        raise ValueError("model has learned rows already, expected one that has not: every shard begins as it.")
+    options = model.get_params(deep=False)
+    if not isinstance(model.random_state, (int, np.integer)):
+        options["random_state"] = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return type(model)(**options)
 
 
 def loss_for(model: StreamEstimator, n: int) -> Loss:

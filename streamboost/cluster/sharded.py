@@ -9,46 +9,28 @@ inequality), and mostly better than the best of them; the hedge leaves it where 
 from __future__ import annotations
 
 import copy
-import json
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.chunks import check_weight
 from streamboost.cluster import beginnings
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
-from streamboost.cluster.hashing import workers_of
-from streamboost.cluster.key_rows import split as split_by_key
-from streamboost.cluster.shard_votes import Method, Readout, ShardVotes
-from streamboost.cluster.shard_worker import Progress, Said, ShardWorker, Tally, take
-from streamboost.estimator_base import StreamEstimator
+from streamboost.cluster.shard_sources import ShardReport, make_plan, read
+from streamboost.cluster.shard_split import check_split, divide
+from streamboost.cluster.shard_votes import Method, Readout, ShardVotes, check_method
+from streamboost.cluster.shard_worker import Progress, Said, ShardWorker, Tally, check_template, take
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
 
 KIND = "sharded"
 REMEMBERED = ("_rows", "_n_chunks", "_n_announced", "_is_fitted")
-AHEAD = 2  # how many stretches of its source a shard is sent at once
-
-
-class ShardReport(NamedTuple):
-    """How far one shard is in its source."""
-
-    shard: int
-    rows: int  # read from the source
-    bad: int  # of these, left out: without a target, or absurd
-    reason: str  # why the last of them was
-    loss: float  # on the latest rows, each before it was learned
-    position: Any
-    is_over: bool
 
 
 def _has_probabilities(booster: Any) -> bool:
@@ -97,6 +79,7 @@ class ShardedBooster:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import make_friedman1
     >>> from streamboost import SGBRegressor
     >>> X, y = make_friedman1(4000, noise=1.0, random_state=0)
@@ -121,13 +104,10 @@ class ShardedBooster:
         resources: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
-        if split not in ("turns", "chunks") and not (isinstance(split, str) and split.removeprefix("hash:") != split):
-            raise ValueError(
-                f"split is {split!r}, expected 'turns', 'chunks' or 'hash:COLUMN'. If unsure, leave it out."
-            )
+        check_split(split)
         if readout not in ("hedge", "mean"):
             raise ValueError(f"readout is {readout!r}, expected 'hedge' or 'mean'. If unsure, leave it out.")
-        self.template = _checked_template(model)
+        self.template = check_template(model)
         self.split, self.readout = split, readout
         given = SGBRegressor() if model is None else model  # whose random state may be left open
         self._beginning = beginnings.describe(given, split=split, readout=readout)
@@ -180,7 +160,7 @@ class ShardedBooster:
         method : {"predict", "predict_proba", "decision_function"}
             What to return; all but the first are for classifiers.
         """
-        self._check_method(method)
+        check_method(self.template, method)
         X = [X] if isinstance(X, Mapping) else X
         y = as_targets(y)
         weight = check_weight(sample_weight, len(y), name="sample_weight")
@@ -188,7 +168,7 @@ class ShardedBooster:
         if length != len(y):
             raise ValueError(f"X has {length} rows and y has {len(y)}: inconsistent numbers of samples.")
         labels = self._votes.look(y)
-        shares = self._shares(X, len(y))
+        shares = divide(self.split, X, len(y), self.n_shards, n_rows=self.n_rows, n_chunks=self._n_chunks)
         self._wait()
         said = self._crew.results(self._crew.ask_all("consider", X, y, weight))
         first = self._send(shares, X, y, weight, labels)
@@ -198,19 +178,6 @@ class ShardedBooster:
         votes.count(said, y, weight)
         answers: NDArray[Any] = votes.answers(scores, method)
         return answers
-
-    def _shares(self, X: Any, n: int) -> list[IntArray]:
-        """The rows of each shard."""
-        k = self.n_shards
-        whose: IntArray
-        if self.split == "turns":
-            whose = (self.n_rows + np.arange(n)) % k
-        elif self.split == "chunks":
-            whose = np.full(n, self._n_chunks % k)
-        else:
-            _, tokens, codes = split_by_key(X, self.split.removeprefix("hash:"))
-            whose = workers_of(tokens, k)[codes]
-        return [np.flatnonzero(whose == shard) for shard in range(k)]
 
     def _send(
         self, shares: Sequence[IntArray], X: Any, y: NDArray[Any], weight: FloatArray, labels: Labels
@@ -239,14 +206,6 @@ class ShardedBooster:
         """Wait until what was sent has been learned; raise what went wrong."""
         learning, self._learning = self._learning, []
         self._crew.results(learning)
-
-    def _check_method(self, method: Method) -> None:
-        if method not in ("predict", "predict_proba", "decision_function"):
-            raise ValueError(f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'.")
-        if method != "predict" and not _is_classifier(self):
-            raise ValueError(f"method is {method!r}, which is for classifiers. Leave it out.")
-        if method == "predict_proba" and not _has_probabilities(self):
-            raise NotImplementedError(f"loss {self.template.loss!r} gives no probabilities. Use 'log_loss'.")
 
     # Predicting.
 
@@ -344,43 +303,12 @@ class ShardedBooster:
         ------
         ShardReport
         """
-        if isinstance(sources, (str, Mapping)) or len(sources) != self.n_shards:
-            raise ValueError(f"sources is {sources!r}, expected {self.n_shards}: one for each shard.")
-        for name, value in (("every", every), ("chunk", chunk), ("rows", 1 if rows is None else rows)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
-        recipe = [_source_of(source) for source in sources]
+        plan = make_plan(self.n_shards, sources, target, rows=rows, every=every, chunk=chunk)
         self._wait()
         if classes is not None and _is_classifier(self):
             self._votes.know(self._votes.labels.encode(as_targets(classes))[1])
             self._announce()
-        return self._learn_from(recipe, target, rows, every, chunk)
-
-    def _learn_from(
-        self, sources: Sequence[tuple[str, Any]], target: str, rows: int | None, every: int, chunk: int
-    ) -> Iterator[ShardReport]:
-        places = self._crew.results(self._crew.ask(k, "place", where) for k, (where, _) in enumerate(sources))
-        goals = [place.rows for place in places]
-        under_way: dict[int, deque[Ticket]] = {shard: deque() for shard in range(self.n_shards)}
-
-        def send(shard: int) -> None:
-            if rows is None or goals[shard] < rows:
-                goals[shard] = goals[shard] + every if rows is None else min(goals[shard] + every, rows)
-                where, source = sources[shard]
-                ticket = self._crew.call(shard, "read_on", where, source, target, goals[shard], rows, chunk)
-                under_way[shard].append(ticket)
-
-        for _ in range(AHEAD):
-            for shard in under_way:
-                send(shard)
-        while any(under_way.values()):
-            for shard in [shard for shard, tickets in under_way.items() if tickets]:
-                progress: Progress = self._crew.result(under_way[shard].popleft())
-                if progress.place.is_over:
-                    under_way[shard].clear()  # what was sent ahead finds nothing
-                else:
-                    send(shard)
-                yield self._hear(shard, progress)
+        return (self._hear(shard, progress) for shard, progress in read(self._crew, plan))
 
     def _hear(self, shard: int, progress: Progress) -> ShardReport:
         """Take in what a shard reports; tell the others of classes they do not know."""
@@ -435,9 +363,14 @@ class ShardedBooster:
             beginnings.check_same(cut.memory["beginning"], self._beginning)
         self._crew.attach(cut, KIND)
         self._forget()
-        memory = copy.deepcopy(cut.memory)
-        self._votes.__dict__.update(memory["votes"])
-        self.__dict__.update({name: memory[name] for name in REMEMBERED})
+        if cut.n_workers == self.n_shards:  # else nothing had been learned
+            memory = copy.deepcopy(cut.memory)
+            self._votes.__dict__.update(memory["votes"])
+            self.__dict__.update({name: memory[name] for name in REMEMBERED})
+
+    def begin_anew(self, before: Any) -> None:
+        """Begin where a run ended before it had learned anything; ``before`` is what its checkpoint holds."""
+        self._crew.begin_anew(before)
 
     def metrics(self) -> list[dict[str, Any]]:
         """How each worker is, with what its shard loses and how much it has to say."""
@@ -456,32 +389,3 @@ class ShardedBooster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _checked_template(model: Any) -> Any:
-    """What every shard begins as, with a random state that it would begin with again."""
-    model = SGBRegressor() if model is None else model
-    if not isinstance(model, StreamEstimator) or isinstance(model, type):
-        raise TypeError(f"model is {model!r}, expected an SGBRegressor or an SGBClassifier.")
-    if hasattr(model, "committee_"):
-        raise ValueError("model has learned rows already, expected one that has not: every shard begins as it.")
-    options = model.get_params(deep=False)
-    if not isinstance(model.random_state, (int, np.integer)):
-        options["random_state"] = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return type(model)(**options)
-
-
-def _source_of(source: Any) -> tuple[str, Any]:
-    """What a source is called, and the arguments it is opened with."""
-    options = dict(source) if isinstance(source, Mapping) else {"where": source}
-    where = options.pop("where", None)
-    if where is None:
-        raise ValueError(f"a source is {source!r}, expected a text, or a dict with 'where' and further options.")
-    positional = list(where) if isinstance(where, (list, tuple)) else [where]
-    try:
-        name = json.dumps([positional, options], sort_keys=True)
-    except TypeError:
-        raise TypeError(
-            f"a source is {source!r}, expected text and plain values: it is opened where the shard is."
-        ) from None
-    return name, (positional, options)

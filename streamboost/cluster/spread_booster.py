@@ -203,6 +203,11 @@ class SpreadBooster:
         assert booster is not None
         booster.stack = stack
 
+    def begin_anew(self, before: Any) -> None:
+        """Begin where a run ended before it had learned anything; ``before`` is what its checkpoint holds."""
+        if self.stack_ is None and isinstance(before, Cut) and before.kind == KIND and not before.number:
+            self.attach(before)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.stack_ is not None:
             return self.gather()

@@ -1,0 +1,87 @@
+"""A cut knows the model it was made of: one way for all shapes, whatever kept it."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streamboost import SGBRegressor, snapshots
+from streamboost.cluster import Cut, KeyedBooster, ShardedBooster, SpreadBooster, small_regressor
+from streamboost.cluster.cuts import Manifest
+from streamboost.cluster.keeping import Pickled
+from streamboost.cluster.shard_worker import Place, Shard
+
+ROWS, Y = [{"key": i % 2, "x": float(i)} for i in range(40)], np.arange(40.0)
+
+
+def keyed(directory, model=None, key="key", **options):
+    model = small_regressor(n_estimators=3) if model is None else model
+    return KeyedBooster(key, model, directory=directory, **options)
+
+
+def sharded(directory, model):
+    return ShardedBooster(model, workers=2, engine="local", directory=directory)
+
+
+def spread(directory, model):
+    return SpreadBooster(model, workers=2, engine="local", directory=directory)
+
+
+@pytest.fixture(scope="module")
+def prior():
+    model = SGBRegressor(n_estimators=2, random_state=0)
+    model.learn([{"x": row["x"]} for row in ROWS], Y)
+    return model
+
+
+@pytest.mark.parametrize("make", [keyed, sharded, spread])
+def test_all_shapes_refuse_the_cut_of_another_model_in_the_same_words(make, tmp_path):
+    options = {"n_estimators": 3, "max_depth": 2, "random_state": 0}
+    with make(tmp_path, SGBRegressor(**options)) as first:
+        first.learn(ROWS, Y)
+        cut = first.detach()
+    with make(tmp_path, SGBRegressor(**{**options, "max_depth": 4})) as other, pytest.raises(ValueError) as refusal:  # noqa: PT011
+        other.attach(cut)
+    assert str(refusal.value) == (
+        "max_depth is 4, but the cut was made with 2. Use the model it was made with, that is the same parameters (on "
+        "the command line the same --option, --start-from and --seed as before), or name another directory to begin "
+        "anew."
+    )
+
+
+def is_attached(cut, directory, **options):
+    with keyed(directory, **options) as booster:
+        booster.attach(cut)
+        return booster.n_keys == 2
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_keys_go_on_with_their_own_column_model_and_prior(is_early, prior, tmp_path):
+    model = small_regressor(n_estimators=3, random_state=np.random.RandomState(1))
+    with keyed(tmp_path, model, prior=prior) as booster:
+        booster.learn(ROWS, Y)
+        cut = booster.detach()
+    if is_early:  # it held the column, and the digest of the file beside it
+        digest = hashlib.sha256((tmp_path / "beginning.safetensors").read_bytes()).hexdigest()
+        cut = replace(cut, memory={**cut.memory, "key": "key", "beginning": digest})
+    given = {"model": model, "prior": prior}
+    other = small_regressor(n_estimators=3, random_state=np.random.RandomState(2))
+    for wrong, words in (
+        ({"key": "x"}, "key is 'x', but the cut was made with 'key'.*the same --key as before"),
+        ({"prior": None}, r"prior is None, but the cut was made with a SGBRegressor \(\w+\).*the same --option"),
+        ({"model": other}, r"random_state is a RandomState \(\w+\), but .* a RandomState \(\w+\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            is_attached(cut, tmp_path, **{**given, **wrong})
+    with pytest.raises(ValueError, match="Name the directory it was made in"):
+        is_attached(cut, tmp_path / "another", **given)
+    assert is_attached(cut, tmp_path, **given)
+    assert is_attached(cut, tmp_path, **snapshots.load(tmp_path / "beginning.safetensors"))
+
+
+def test_files_of_cuts_know_their_classes_by_these_names():
+    """Whoever moves one of them to another room makes every checkpoint on workers so far unreadable."""
+    names = ["crew:Cut", "cuts:Manifest", "keeping:Pickled", "shard_worker:Place", "shard_worker:Shard"]
+    classes = [Cut, Manifest, Pickled, Place, Shard]
+    assert [f"{cls.__module__}:{cls.__qualname__}" for cls in classes] == [f"streamboost.cluster.{n}" for n in names]
