@@ -132,6 +132,7 @@ class Committee:
     def _fit(self, n_features: int, n_outputs: int) -> bool:
         """Shrink to fit the memory limit, and say so; return whether that was needed."""
         if self.memory_limit_mb is None:
+            limits.check(self.boosters, n_features, n_outputs, self.loss.n_targets)
             return False
         change = limits.fit(self.boosters, self.memory_limit_mb, n_features, n_outputs, self.loss.n_targets)
         if change is not None:

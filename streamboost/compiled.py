@@ -1,7 +1,8 @@
 """How functions are compiled: by Numba, free of the interpreter's lock, dividing as NumPy does.
 
 Numba keeps what it compiled beside the source, and compiles again when the file of the function that was called
-has changed. It does not look into other files: what a compiled function calls belongs in the same file as it does.
+has changed. It does not look into other files: what calls into some is made with
+:func:`streamboost.kernel_files.compiled_with`.
 """
 
 from collections.abc import Callable

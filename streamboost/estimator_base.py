@@ -214,9 +214,18 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _make_committee(self, targets: Targets, encoded: Encoded) -> Committee:
         loss = self._make_loss(targets)
-        seed = int(check_random_state(self.random_state).randint(2**31 - len(recipes.RUNGS)))
+        seed = int(self._random().randint(2**31 - len(recipes.RUNGS)))
         names = None if encoded.changes is None else encoded.changes.names
         return recipes.make_committee(self._options(names), loss, seed)
+
+    def _random(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)  # type: ignore[no-any-return]
+        except ValueError:
+            raise ValueError(
+                f"random_state is {self.random_state!r}, expected a whole number from 0 to 2 ** 32 - 1, a RandomState, "
+                "or None for a different run each time."
+            ) from None
 
     def _options(self, names: Sequence[Hashable] | None) -> recipes.Options:
         """The parameters that shape the committee, with columns by their numbers."""

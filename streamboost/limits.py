@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 
 from streamboost.bases import WIDEST, Linear
@@ -44,8 +46,7 @@ def fit(boosters: list[Booster], limit_mb: float, n_features: int, n_outputs: in
     before = _describe(boosters)
 
     def total() -> int:
-        sizes = [room(booster, n_features, n_outputs, n_targets) for booster in boosters]
-        return sum(sizes) + (sizes[0] if len(sizes) > 1 else 0) + OVERHEAD
+        return _total(boosters, n_features, n_outputs, n_targets)
 
     while total() > limit_mb * MB:
         largest = max(boosters, key=lambda booster: room(booster, n_features, n_outputs, n_targets))
@@ -56,6 +57,30 @@ def fit(boosters: list[Booster], limit_mb: float, n_features: int, n_outputs: in
             )
     after = _describe(boosters)
     return None if after == before else f"{before} became {after}"
+
+
+def check(boosters: Sequence[Booster], n_features: int, n_outputs: int, n_targets: int) -> None:
+    """Refuse boosters that this machine cannot hold: the system would end the process without a word."""
+    need, there = _total(boosters, n_features, n_outputs, n_targets), _machine()
+    if need > there:
+        raise ValueError(
+            f"memories of {_describe(boosters)} need about {need / MB:,.0f} MB for rows of {n_features} columns, and "
+            f"this machine has {there / MB:,.0f}. Pass a shorter memory, or memory_limit_mb to have it fitted."
+        )
+
+
+def _machine() -> float:
+    """Bytes of memory that this machine has."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not tell
+        return math.inf
+
+
+def _total(boosters: Sequence[Booster], n_features: int, n_outputs: int, n_targets: int) -> int:
+    """Bytes of all, and of a challenger of the longest."""
+    sizes = [room(booster, n_features, n_outputs, n_targets) for booster in boosters]
+    return sum(sizes) + (sizes[0] if len(sizes) > 1 else 0) + OVERHEAD
 
 
 def _halve(booster: Booster, boosters: list[Booster]) -> bool:

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import linear_kernels, losses
-from streamboost import row_kernels as kernels
+from streamboost import (
+    base_kernels,
+    hedge_kernels,
+    linear_kernels,
+    loss_kernels,
+    losses,
+    replay_kernels,
+    row_kernels,
+    row_plan,
+    walk_kernels,
+)
 from streamboost.arrays import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.chunks import Chunk
@@ -32,18 +41,18 @@ if TYPE_CHECKING:
     from streamboost.boosting import Booster
 
 LOSSES: dict[type[Loss], int] = {
-    losses.Squared: kernels.SQUARED,
-    losses.Absolute: kernels.ABSOLUTE,
-    losses.Quantile: kernels.QUANTILE,
-    losses.Huber: kernels.HUBER,
-    losses.Poisson: kernels.POISSON,
-    losses.Logistic: kernels.LOGISTIC,
-    losses.Hinge: kernels.HINGE,
-    losses.Softmax: kernels.SOFTMAX,
+    losses.Squared: loss_kernels.SQUARED,
+    losses.Absolute: loss_kernels.ABSOLUTE,
+    losses.Quantile: loss_kernels.QUANTILE,
+    losses.Huber: loss_kernels.HUBER,
+    losses.Poisson: loss_kernels.POISSON,
+    losses.Logistic: loss_kernels.LOGISTIC,
+    losses.Hinge: loss_kernels.HINGE,
+    losses.Softmax: loss_kernels.SOFTMAX,
 }
 NO_HEDGE = Hedge([]).arrays
 NO_DUEL = np.full(6, -1.0)
-READOUTS = {"last": kernels.READ_LAST, "mean": kernels.READ_MEAN, "hedge": kernels.READ_HEDGE}
+READOUTS = {"last": hedge_kernels.READ_LAST, "mean": hedge_kernels.READ_MEAN, "hedge": hedge_kernels.READ_HEDGE}
 
 
 def suits(booster: Booster) -> bool:
@@ -82,11 +91,11 @@ def knows_descent(descent: Descent) -> bool:
     return type(descent) is ResidualProjection and descent.domain is None
 
 
-def rule(booster: Booster) -> kernels.Rule:
+def rule(booster: Booster) -> loss_kernels.Rule:
     """Loss and descent as the kernels know them: the loss's number, its one option, its ridge; the descent's number."""
     loss = booster.loss
     option = getattr(loss, "tau", getattr(loss, "delta", 0.0))
-    descent = kernels.DESCENT if isinstance(booster.descent, GradientDescent) else kernels.RESIDUAL
+    descent = loss_kernels.DESCENT if isinstance(booster.descent, GradientDescent) else loss_kernels.RESIDUAL
     return LOSSES[type(loss)], float(option), loss.l2, descent
 
 
@@ -97,7 +106,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
     assert replay.marks is not None
     assert isinstance(stack, TreeStack)
     target = np.empty((replay.fill, stack.n_outputs))
-    kernels.fresh_target(
+    replay_kernels.fresh_target(
         rule(booster),
         replay.X,
         replay.y,
@@ -114,7 +123,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
     return target
 
 
-def line(base: Any, stack: Stack) -> kernels.Line:
+def line(base: Any, stack: Stack) -> base_kernels.Line:
     """A base as a line: the moments of its inputs, and its weights."""
     if isinstance(base, Linear):
         return base.inputs.count, base.inputs.mean, base.inputs.m2, base.signs, base.weights, base.effects
@@ -148,13 +157,13 @@ class Arena:
         replays = [booster.replay for booster in boosters]
         meters = [booster.edges for booster in boosters]
         bins = [replay.bins for replay in replays if replay is not None]
-        self.plan = np.zeros((len(self.boosters), kernels.PLAN), np.int64)
-        self.rates = np.zeros((len(self.boosters), kernels.RATES))
+        self.plan = np.zeros((len(self.boosters), row_plan.PLAN), np.int64)
+        self.rates = np.zeros((len(self.boosters), row_plan.RATES))
         self._lay_plan()
         self.counts = _stack(replays, "counts")
         self.each_counts = list(self.counts)
         self.books = [(booster, booster.cost, booster.stack.n_learners) for booster in boosters]
-        self.trees: kernels.Trees = (
+        self.trees: walk_kernels.Trees = (
             _join(boosters, "eta", (-1,)),
             _join(stacks, "feature", (-1,)),
             _join(stacks, "threshold", (-1,)),
@@ -165,14 +174,14 @@ class Arena:
             _join(stacks, "level_bins", None),
             stacks[0].cat_at,
         )
-        self.meters: kernels.Meters = (
+        self.meters: row_plan.Meters = (
             first.edges.recall,
             _join(meters, "missed", (-1,)),
             _join(meters, "size", (-1,)),
             _join(meters, "recent_sums", (-1, 2)),
         )
         levels = (*stacks[0].level_bins.shape[1:], m)
-        self.lines: kernels.Line = (
+        self.lines: base_kernels.Line = (
             self._stack_base("count", (d,)),
             self._stack_base("mean", (d,)),
             self._stack_base("m2", (d,)),
@@ -180,12 +189,12 @@ class Arena:
             self._stack_base("weights", (d + 1, m)),
             self._stack_base("effects", levels),
         )
-        self.slopes: kernels.Slopes = (
+        self.slopes: base_kernels.Slopes = (
             self._stack_base("squares", (d + 1, m)),
             self._stack_base("covariance", (d + 1, d + 1)),
             self._stack_base("effect_sizes", levels),
         )
-        self.windows: kernels.Windows = (
+        self.windows: replay_kernels.Windows = (
             _stack(bins, "edges"),
             _stack(bins, "n_edges"),
             _stack(bins, "level_bins"),
@@ -210,6 +219,9 @@ class Arena:
         held = [getattr(owner, name, None) for owner in owners]
         if name in ("squares", "covariance") and all(array is None for array in held):
             shape = (1, 1)
+        whole = _whole(held, (len(owners), *shape))
+        if whole is not None:
+            return whole
         stacked = np.zeros((len(owners), *shape))
         for owner, array, view in zip(owners, held, stacked, strict=True):
             if array is not None:
@@ -217,7 +229,7 @@ class Arena:
                 setattr(owner, name, view)
         return stacked
 
-    def _signs(self) -> kernels.Signs:
+    def _signs(self) -> base_kernels.Signs:
         """The signs of the bases' weights, of no width where none has any."""
         signs = [getattr(booster.base, "signs", np.zeros(0, np.int8)) for booster in self.boosters]
         width = max(map(len, signs))
@@ -231,28 +243,28 @@ class Arena:
             assert replay is not None
             assert replay.window is not None
             n_leaves = 2**stack.max_depth
-            row[kernels.N_TREES], row[kernels.DEPTH] = stack.n_learners, stack.max_depth
-            row[kernels.TREE], row[kernels.NODE], row[kernels.LEAF] = at["tree"], at["node"], at["leaf"]
-            row[kernels.ROW], row[kernels.MARK], row[kernels.CODE] = at["row"], at["mark"], at["code"]
-            row[kernels.ROOM], row[kernels.EVERY] = replay.window, replay.refit_every
-            row[kernels.SOONEST], row[kernels.WARMUP] = replay.soonest, replay.warmup
-            row[kernels.BASE], row[kernels.OTHER] = base_rule(booster), stack.other_bin
+            row[row_plan.N_TREES], row[row_plan.DEPTH] = stack.n_learners, stack.max_depth
+            row[row_plan.TREE], row[row_plan.NODE], row[row_plan.LEAF] = at["tree"], at["node"], at["leaf"]
+            row[row_plan.ROW], row[row_plan.MARK], row[row_plan.CODE] = at["row"], at["mark"], at["code"]
+            row[row_plan.ROOM], row[row_plan.EVERY] = replay.window, replay.refit_every
+            row[row_plan.SOONEST], row[row_plan.WARMUP] = replay.soonest, replay.warmup
+            row[row_plan.BASE], row[row_plan.OTHER] = base_rule(booster), stack.other_bin
             at["tree"] += stack.n_learners
             at["node"] += stack.n_learners * (n_leaves - 1)
             at["leaf"] += stack.n_learners * n_leaves
             at["row"] += replay.window
             at["mark"] += replay.window * stack.n_learners
             at["code"] += replay.window * stack.n_features
-            rates[kernels.L2] = stack.l2
-            rates[kernels.FORGET] = math.inf if stack.forget is None else stack.forget
-            rates[kernels.SPREAD] = booster.scale.spread
+            rates[row_plan.L2] = stack.l2
+            rates[row_plan.FORGET] = math.inf if stack.forget is None else stack.forget
+            rates[row_plan.SPREAD] = booster.scale.spread
             if isinstance(base, Linear):
-                rates[kernels.KEEP], rates[kernels.RATE] = base.forget, base.rate
+                rates[row_plan.KEEP], rates[row_plan.RATE] = base.forget, base.rate
 
     def load(self, scales: Sequence[Scale] = ()) -> None:
         """Bring over what the first rows may change: the scales at which bases learn, and where constants stand."""
         for r, booster in enumerate(self.boosters):
-            self.rates[r, kernels.SPREAD] = (scales[r] if scales else booster.scale).spread
+            self.rates[r, row_plan.SPREAD] = (scales[r] if scales else booster.scale).spread
             if isinstance(booster.base, Constant):
                 self.lines[4][r, -1] = booster.base.y0
 
@@ -261,6 +273,9 @@ def _join(owners: Sequence[Any], name: str, shape: tuple[int, ...] | None) -> ND
     """Lay arrays end to end in one of this shape, and leave each owner a view of its part."""
     parts = [np.ascontiguousarray(getattr(owner, name)) for owner in owners]
     flat = [part if shape is None else part.reshape(shape) for part in parts]
+    whole = _whole(parts, (sum(map(len, flat)), *flat[0].shape[1:]))
+    if whole is not None:
+        return whole
     joined = np.concatenate(flat)
     at = 0
     for owner, part, length in zip(owners, parts, map(len, flat), strict=True):
@@ -271,21 +286,43 @@ def _join(owners: Sequence[Any], name: str, shape: tuple[int, ...] | None) -> ND
 
 def _stack(owners: Sequence[Any], name: str) -> NDArray[Any]:
     """The same for arrays of one shape, as a stack of them."""
-    stacked = np.stack([getattr(owner, name) for owner in owners])
+    parts = [getattr(owner, name) for owner in owners]
+    whole = _whole(parts, (len(parts), *parts[0].shape))
+    if whole is not None:
+        return whole
+    stacked = np.stack(parts)
     for owner, view in zip(owners, stacked, strict=True):
         setattr(owner, name, view)
     return stacked
+
+
+def _whole(parts: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """The array of this shape that lies in these parts, end to end already, as an arena before left it; else None.
+
+    What a new column leaves as it is need not be moved: windows of many rows are most of a model.
+    """
+    whole: Any = getattr(parts[0], "base", None)
+    if not isinstance(whole, np.ndarray) or not whole.flags.owndata:
+        return None
+    if whole.shape != shape or whole.dtype != parts[0].dtype:
+        return None
+    at = whole.ctypes.data
+    for part in parts:
+        if part is None or part.base is not whole or part.ctypes.data != at or not part.flags.c_contiguous:
+            return None
+        at += part.nbytes
+    return whole if at == whole.ctypes.data + whole.nbytes else None
 
 
 def base_rule(booster: Booster) -> int:
     """How its base learns, as the kernels know it."""
     base = booster.base
     if not isinstance(base, Linear):
-        return kernels.STILL
+        return base_kernels.STILL
     rule = base.rule(booster.loss)
     if rule != "adagrad" and base.covariance is None:
         base.covariance = linear_kernels.prior_covariance(len(base.weights) - 1, 1.0)
-    return {"rls": kernels.LEAST_SQUARES, "adagrad": kernels.ADAGRAD}[rule]
+    return {"rls": base_kernels.LEAST_SQUARES, "adagrad": base_kernels.ADAGRAD}[rule]
 
 
 def learn(
@@ -309,7 +346,7 @@ def learn(
         looks = [] if arena.is_settled else [booster.look(y[row:stop], weight[row:stop]) for booster in boosters]
         if looks:
             arena.load([look.scale for look in looks])
-        reached: int = kernels.learn_rows(
+        reached: int = row_kernels.learn_rows(
             X, y, weight, row, stop, scores, arena.rule, readout_number(arena.boosters[0], readout),
             arena.plan, arena.counts, arena.rates, NO_HEDGE if hedge is None else hedge.arrays, duel,
             arena.trees, arena.meters, arena.lines, arena.slopes, arena.windows,
@@ -327,7 +364,7 @@ def learn(
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[row:stop], y[row:stop], weight[row:stop], booster.loss, booster.scale)
         for counts in arena.each_counts:
-            if counts[kernels.DUE]:
+            if counts[row_plan.DUE]:
                 refit(arena)
                 break
         row = stop
@@ -336,14 +373,14 @@ def learn(
 def readout_number(booster: Booster, readout: str) -> int:
     """How a score is read out of its walk, as the kernels know it."""
     if readout == "hedge" and booster.descent.readout == "mean":
-        return kernels.READ_HEDGE_OF_MEANS
+        return hedge_kernels.READ_HEDGE_OF_MEANS
     return READOUTS[readout]
 
 
 def refit(arena: Arena) -> None:
     """Refit the learners whose turn it is: those of several boosters at the same time, if so asked."""
-    due = [booster for booster, counts in zip(arena.boosters, arena.counts, strict=True) if counts[kernels.DUE]]
-    arena.counts[:, kernels.DUE] = 0
+    due = [booster for booster, counts in zip(arena.boosters, arena.counts, strict=True) if counts[row_plan.DUE]]
+    arena.counts[:, row_plan.DUE] = 0
     if len(due) > 1 and arena.n_jobs not in (None, 1):
         list(_threads(arena.n_jobs).map(lambda booster: booster.refit_due(), due))
     else:
@@ -363,7 +400,7 @@ def score(arena: Arena, hedge: Hedge | None, readout: str, X: FloatArray) -> Flo
     hedged = NO_HEDGE if hedge is None else hedge.arrays
     if not arena.is_settled:
         arena.load()
-    kernels.score_rows(
+    row_kernels.score_rows(
         X,
         scores,
         arena.rule,

@@ -7,39 +7,44 @@ kept for the step that follows it, so that rows go forward once.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamboost import row_kernels as rows
+from streamboost import base_kernels, hedge_kernels, loss_kernels, row_plan
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.compiled import compiled, compiled_inside
-from streamboost.row_kernels import (
-    KEEP,
+from streamboost.base_kernels import (
     LEAST_SQUARES,
-    RATE,
+    STILL,
+    Line,
+    Slopes,
+    add_effects,
+    apply_row,
+    learn_base_row,
+    learn_moments_row,
+    least_squares_row,
+    standardize_row,
+)
+from streamboost.compiled import compiled_inside
+from streamboost.hedge_kernels import (
     READ_HEDGE,
     READ_HEDGE_OF_MEANS,
     READ_MEAN,
-    SPREAD,
-    STILL,
-    add_effects,
-    add_gradient,
-    apply_row,
-    learn_base_row,
+    Hedging,
     learn_hedge,
-    learn_moments_row,
-    least_squares_row,
     mix,
     read_experts,
     read_walk,
-    set_targets,
-    standardize_row,
 )
-from streamboost.stacks import neural_kernels as nets
-from streamboost.stacks.neural_kernels import (
+from streamboost.kernel_files import compiled_with
+from streamboost.loss_kernels import Rule, add_gradient, set_targets
+from streamboost.row_plan import KEEP, RATE, SPREAD, Meters
+from streamboost.stacks import neural_kernels
+from streamboost.stacks.conv_kernels import conv_backward, conv_forward, cut_patches
+from streamboost.stacks.dense_kernels import dense_backward, dense_forward
+from streamboost.stacks.output_kernels import follow_targets, in_units, set_errors
+from streamboost.stacks.plan_kernels import (
     AVERAGED,
+    BLOCK,
     INPUTS,
     KERNEL,
     LEARNERS,
@@ -47,30 +52,24 @@ from streamboost.stacks.neural_kernels import (
     POSITIONS,
     UNIT,
     UNITS,
-    conv_backward,
-    conv_forward,
-    cut_patches,
-    dense_backward,
-    dense_forward,
-    follow_targets,
-    in_units,
-    set_errors,
-    take_step,
+    Array,
+    Ints,
 )
+from streamboost.stacks.step_kernels import take_step
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
 Inputs = tuple[FloatArray, FloatArray, FloatArray]  # count, mean and m2 of what the networks see; of no length if raw
 # plan and numbers; parameters, first, second and average; steps and scale: see streamboost.stacks.neural_kernels
 Nets = tuple[Ints, FloatArray, Array, Array, Array, Array, Ints, FloatArray]
 NOT_FINITE, LOST = range(2)  # why a step was not taken
 
+ROOMS = (base_kernels, hedge_kernels, loss_kernels, row_plan, neural_kernels, *neural_kernels.ROOMS)
 
-@compiled
+
+@compiled_with(*ROOMS)
 def learn_nets(
     X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray,
-    rule: rows.Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
-    hedge: rows.Hedging, duel: FloatArray, meters: rows.Meters, line: rows.Line, slopes: rows.Slopes,
+    rule: Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
+    hedge: Hedging, duel: FloatArray, meters: Meters, line: Line, slopes: Slopes,
     inputs: Inputs, learners: Nets, trouble: Ints,
 ) -> int:  # fmt: skip
     """Predict and learn rows in steps of ``size``; return how many were learned: all, or those before ``trouble``."""
@@ -140,15 +139,15 @@ def learn_nets(
     return len(X)
 
 
-@compiled
+@compiled_with(*ROOMS)
 def score_nets(
-    X: FloatArray, scores: FloatArray, rule: rows.Rule, readout: int, base: int, cat_at: IntArray, eta: FloatArray,
-    hedge: rows.Hedging, line: rows.Line, inputs: Inputs, learners: Nets,
+    X: FloatArray, scores: FloatArray, rule: Rule, readout: int, base: int, cat_at: IntArray, eta: FloatArray,
+    hedge: Hedging, line: Line, inputs: Inputs, learners: Nets,
 ) -> None:  # fmt: skip
     """The score (n, m) of every row; nothing changes."""
     plan, parameters, scale = learners[0], learners[5] if learners[0][AVERAGED] else learners[2], learners[7]
     N, m, d = plan[LEARNERS], plan[OUTPUTS], X.shape[1]
-    size = max(min(nets.BLOCK, X.shape[0]), 1)
+    size = max(min(BLOCK, X.shape[0]), 1)
     Z, z = np.empty((size, d + 1), parameters.dtype), np.empty((size, d + 1))
     patches = np.empty((size, (plan[INPUTS] - 1) * plan[POSITIONS] if plan[KERNEL] > 0 else 0), parameters.dtype)
     hidden = np.empty((size, N * plan[UNITS] * plan[POSITIONS]), parameters.dtype)
@@ -207,7 +206,7 @@ def out_of_units(h: FloatArray, scale: FloatArray, out: Array) -> None:
 
 @compiled_inside
 def set_walk(
-    x: FloatArray, base: int, line: rows.Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray,
+    x: FloatArray, base: int, line: Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray,
     walk: FloatArray,
 ) -> None:  # fmt: skip
     """The partial sums of one row, (N + 1, m)."""
@@ -226,7 +225,7 @@ def set_walk(
 
 @compiled_inside
 def read_out(
-    readout: int, kind: int, hedge: rows.Hedging, walk: FloatArray, origin: IntArray, said: FloatArray,
+    readout: int, kind: int, hedge: Hedging, walk: FloatArray, origin: IntArray, said: FloatArray,
     prediction: FloatArray, score: FloatArray,
 ) -> None:  # fmt: skip
     """The score (m,) of one row; under a hedge also what every expert says, (E, m)."""
@@ -238,7 +237,7 @@ def read_out(
 
 
 @compiled_inside
-def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: rows.Meters) -> None:
+def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: Meters) -> None:
     """What ``EdgeMeter.add`` does: a step fades what is recent once."""
     recall, missed, size, recent = meters
     for i in range(targets.shape[1]):
@@ -256,8 +255,8 @@ def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: 
 
 @compiled_inside
 def learn_base(
-    rule: rows.Rule, base: int, is_batch: bool, X: FloatArray, y: FloatArray, weight: FloatArray, total: float,
-    rates: FloatArray, cat_at: IntArray, z: FloatArray, line: rows.Line, slopes: rows.Slopes,
+    rule: Rule, base: int, is_batch: bool, X: FloatArray, y: FloatArray, weight: FloatArray, total: float,
+    rates: FloatArray, cat_at: IntArray, z: FloatArray, line: Line, slopes: Slopes,
 ) -> None:  # fmt: skip
     """Let a linear base learn: row by row, or as one chunk, which has no levels then."""
     (count, mean, m2, signs, W, effects), (G, P, sizes) = line, slopes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamboost import native, row_kernels
+from streamboost import base_kernels, native, row_plan
 from streamboost import net_kernels as kernels
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import Constant, Linear
@@ -72,10 +72,10 @@ def score(booster: Booster, hedge: Hedge | None, readout: str, X: FloatArray) ->
 
 
 def _rates(booster: Booster) -> FloatArray:
-    rates = np.zeros(row_kernels.RATES)
-    rates[row_kernels.SPREAD] = booster.scale.spread
+    rates = np.zeros(row_plan.RATES)
+    rates[row_plan.SPREAD] = booster.scale.spread
     if isinstance(booster.base, Linear):
-        rates[row_kernels.KEEP], rates[row_kernels.RATE] = booster.base.forget, booster.base.rate
+        rates[row_plan.KEEP], rates[row_plan.RATE] = booster.base.forget, booster.base.rate
     return rates
 
 
@@ -84,7 +84,7 @@ def _cat_at(booster: Booster) -> IntArray:
     return cat_positions(categorical, booster.stack.n_features)
 
 
-def _slopes(booster: Booster) -> row_kernels.Slopes:
+def _slopes(booster: Booster) -> base_kernels.Slopes:
     """What a linear base knows beside its line; what it does without stays a 0 nobody reads."""
     nothing, base = np.zeros((1, 1)), booster.base
     if not isinstance(base, Linear):

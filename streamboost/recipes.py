@@ -23,10 +23,12 @@ from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.neural import TwoLayerStack
+from streamboost.stacks.refitted import has, refuse_class
 from streamboost.stacks.tree import TreeStack
 from streamboost.stacks.wrapped import wrap
 
 ONE_VERSUS_REST = ("logistic", "hinge")
+MODELS = (("learn_one", "predict_one", "clone"), ("partial_fit", "predict"), ("fit", "predict"))  # that can be wrapped
 
 
 class Rung(NamedTuple):
@@ -80,7 +82,7 @@ def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
     if isinstance(loss, Loss):
         return loss
     name = "squared_error" if loss == "auto" else loss
-    if name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
+    if not isinstance(name, str) or name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
         names = [name for name in losses.NAMES if name not in ("log_loss", *ONE_VERSUS_REST)]
         raise ValueError(
             f"loss is {loss!r}, expected one of {', '.join(map(repr, names))}, or a Loss. "
@@ -124,6 +126,9 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
         raise ValueError(
             f"budget is {options.budget!r}, expected a number above 0: 1 is the usual work per row, 2 twice as much."
         )
+    limit = options.memory_limit_mb
+    if limit is not None and not (_is_number(limit) and limit > 0):
+        raise ValueError(f"memory_limit_mb is {limit!r}, expected a number above 0. For no limit, leave it out.")
     is_tree = isinstance(options.learner, str) and options.learner == "tree"
     if options.monotonic_cst is not None and not (is_tree and isinstance(options.base, (str, int, float))):
         raise ValueError(
@@ -162,6 +167,7 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
     """Constraints by name or number, or one a column, to constraints by number or one a column."""
+    check_signs(monotonic_cst)
     if not isinstance(monotonic_cst, Mapping):
         return monotonic_cst
     places = {name: j for j, name in enumerate(names or ())}
@@ -174,11 +180,24 @@ def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
     return {places.get(name, name): sign for name, sign in monotonic_cst.items()}
 
 
+def check_signs(monotonic_cst: Any) -> None:
+    """Refuse constraints that are not one of three signs each, as they were given: later all are turned round."""
+    if monotonic_cst is None:
+        return
+    by_name = isinstance(monotonic_cst, Mapping)
+    signs = list(monotonic_cst.values()) if by_name else np.asarray(monotonic_cst, dtype=object).tolist()
+    if not isinstance(signs, list) or not all(_is_number(sign) and sign in (-1, 0, 1) for sign in signs):
+        raise ValueError(
+            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether predictions fall, are "
+            "free or rise with it. If unsure, leave it out."
+        )
+
+
 def opposite(monotonic_cst: Any) -> Any:
     """What learners must do so that predictions do what was asked: a booster subtracts what they say."""
     if monotonic_cst is None or isinstance(monotonic_cst, Mapping):
         return None if monotonic_cst is None else {j: -sign for j, sign in monotonic_cst.items()}
-    return -np.asarray(monotonic_cst)
+    return -np.asarray(monotonic_cst, dtype=np.int8)
 
 
 def check_memory(memory: Any) -> list[int | None]:
@@ -198,33 +217,51 @@ def check_memory(memory: Any) -> list[int | None]:
 def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
     """``"tree"``, ``"linear"``, ``"mlp"``, a stack, or anything :func:`streamboost.stacks.wrap` takes."""
     learner, n_learners = options.learner, options.n_estimators
+    if isinstance(learner, Stack):
+        return copy.deepcopy(learner)  # with as many learners as it has
+    if not (isinstance(n_learners, (int, np.integer)) and n_learners >= 1):
+        raise ValueError(
+            f"n_estimators is {n_learners!r}, expected a whole number of at least 1. "
+            "If unsure, leave it out: the default is 60."
+        )
     if isinstance(learner, str):
         if learner == "tree":
-            if isinstance(n_learners, (int, np.integer)) and n_learners > 0:
-                n_learners = max(1, round(n_learners * rung.learners))
-            depth = options.max_depth
-            if isinstance(depth, (int, np.integer)) and depth > 0:
-                depth = max(1, depth - rung.depth)
-            return TreeStack(
-                n_learners,
-                max_depth=depth,
-                min_samples_leaf=options.min_samples_leaf,
-                l2=options.l2,
-                forget=rung.forget,
-                max_features=options.max_features,
-                monotonic_cst=opposite(options.monotonic_cst),
-            )
+            return make_trees(options, rung)
         if learner == "linear":
             return LinearStack(n_learners)
         if learner == "mlp":
-            if isinstance(n_learners, (int, np.integer)) and n_learners > 0:
-                n_learners = max(1, round(n_learners * NETS))
-            return TwoLayerStack(n_learners, rate=NET_RATE)
+            return TwoLayerStack(max(1, round(n_learners * NETS)), rate=NET_RATE)
         raise ValueError(
             f"learner is {learner!r}, expected 'tree', 'linear', 'mlp', a stack, or a model to wrap. "
             "If unsure, leave it out."
         )
+    refuse_class("learner", learner)
+    if not (callable(learner) or any(has(learner, *names) for names in MODELS)):
+        raise TypeError(
+            f"learner is {learner!r}, expected 'tree', 'linear', 'mlp', a stack, a River or scikit-learn regressor, or "
+            "a function fit(X, target, weight) that returns h(X). If unsure, leave it out."
+        )
     return wrap(copy.deepcopy(learner), n_learners)
+
+
+def make_trees(options: Options, rung: Rung) -> TreeStack:
+    """The trees of one booster of the ladder."""
+    if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
+        raise ValueError(
+            f"l2 is {options.l2!r}, expected a finite number of at least 0. If unsure, leave it out: the default is 1."
+        )
+    depth = options.max_depth
+    if isinstance(depth, (int, np.integer)) and depth > 0:
+        depth = max(1, depth - rung.depth)
+    return TreeStack(
+        max(1, round(options.n_estimators * rung.learners)),
+        max_depth=depth,
+        min_samples_leaf=options.min_samples_leaf,
+        l2=options.l2,
+        forget=rung.forget,
+        max_features=options.max_features,
+        monotonic_cst=opposite(options.monotonic_cst),
+    )
 
 
 def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -> Base:
@@ -241,9 +278,14 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
         )
     if isinstance(base, Base):
         return copy.deepcopy(base)
-    if isinstance(base, (int, float)):
-        return Constant(base)
-    return Frozen(base)
+    refuse_class("base", base)
+    is_number = isinstance(base, (int, float))
+    if (is_number and not np.isfinite(base)) or not (is_number or callable(base) or hasattr(base, "predict")):
+        raise (ValueError if is_number else TypeError)(
+            f"base is {base!r}, expected 'linear', 'constant', a finite number, a base, a fitted estimator with "
+            "predict, or a function X -> scores. If unsure, leave it out."
+        )
+    return Constant(base) if is_number else Frozen(base)
 
 
 def make_descent(
@@ -270,15 +312,19 @@ def make_descent(
                 f"learning_rate is {learning_rate!r} beside a descent, which has a step of its own. Leave one out."
             )
         return descent
-    if learning_rate == "theory":
+    if isinstance(learning_rate, str) and learning_rate == "theory":
         return GradientDescent("theory") if loss.smooth else ResidualProjection()
     if learning_rate is None:
         if share is None:
             share = SHARE if loss.tempering else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
-    if isinstance(learning_rate, (int, float)) and not isinstance(learning_rate, bool) and learning_rate > 0:
-        learning_rate = learning_rate * steps * (2.0 if one_score else 1.0)
-    return GradientDescent(learning_rate) if loss.smooth else ResidualProjection(learning_rate)
+    if not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
+        raise ValueError(
+            f"learning_rate is {learning_rate!r}, expected a finite number above 0, or 'theory'. "
+            "If unsure, leave it out: the loss suggests one."
+        )
+    step_size = learning_rate * steps * (2.0 if one_score else 1.0)
+    return GradientDescent(step_size) if loss.smooth else ResidualProjection(step_size)
 
 
 def make_replay(memory: int | None, budget: float, stack: Stack) -> Replay | None:
@@ -287,3 +333,7 @@ def make_replay(memory: int | None, budget: float, stack: Stack) -> Replay | Non
         return None
     every = max(SPARING, (memory or 16384) // REFITS) / budget
     return Replay(memory, refit_every=max(1, round(every)), soonest=EAGER)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

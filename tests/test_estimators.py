@@ -1,7 +1,9 @@
 """Both dialects on one state; errors that change nothing."""
 
 import copy
+import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, SGDRegressor
+from sklearn.linear_model import LogisticRegression, Ridge, SGDRegressor
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
@@ -381,12 +383,16 @@ def test_a_label_type_that_changed_is_refused(labelled, labels, words):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"n_estimators": 0}, "n_learners is 0|n_estimators is 0"),
-        ({"learning_rate": 0.0}, "step_size is 0.0, expected a finite number above 0"),
-        ({"learning_rate": -0.1}, "step_size is -0.1"),
+        ({"n_estimators": 0}, "^n_estimators is 0, expected a whole number of at least 1"),
+        ({"learning_rate": 0.0}, "^learning_rate is 0.0, expected a finite number above 0"),
+        ({"learning_rate": -0.1}, "^learning_rate is -0.1"),
+        ({"learning_rate": 0.0, "loss": "absolute_error"}, "^learning_rate is 0.0"),
         ({"max_depth": 0}, "max_depth is 0"),
         ({"min_samples_leaf": 0}, "min_samples_leaf is 0"),
-        ({"memory": 0}, "window is 0|memory is 0"),
+        ({"memory": 0}, "^memory is 0"),
+        ({"monotonic_cst": [2, 0, 0, 0]}, r"^monotonic_cst is \[2, 0, 0, 0\], expected for each column -1, 0 or 1"),
+        ({"learner": Ridge}, r"^learner is the class Ridge, expected an instance of it"),
+        ({"base": Ridge}, r"^base is the class Ridge, expected an instance of it"),
         ({"budget": 0}, "budget is 0"),
         ({"loss": "log_loss"}, "loss is 'log_loss'.*SGBClassifier"),
         ({"loss": "sqared"}, "loss is 'sqared', expected one of 'squared_error'"),
@@ -405,6 +411,36 @@ def test_a_bad_parameter_is_named_before_anything_is_learned(rows, parameters, w
         model.fit(*rows)
     with pytest.raises(NotFittedError):
         model.predict(rows[0])
+
+
+NONSENSE = [-1, 0, 1.5, "bad", None, True, math.nan, math.inf, [], [7], {}, (256, -1), object()]
+
+
+@pytest.mark.parametrize("learner", ["tree", "mlp", Ridge()], ids=str)
+@pytest.mark.parametrize("name", SGBRegressor().get_params())
+@pytest.mark.parametrize("make", [SGBRegressor, SGBClassifier])
+def test_a_value_that_is_refused_is_refused_by_the_name_it_was_given_under(make, name, learner):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
+    refusals = {}
+    for place, value in enumerate(NONSENSE):
+        model = make(**{"n_estimators": 6, "memory": 64, "learner": learner, name: value})
+        try:
+            model.fit(X, y)
+        except (ValueError, TypeError) as error:
+            refusals[place] = str(error)
+        assert hasattr(model, "committee_") == (place not in refusals)
+    assert [words for words in refusals.values() if not re.match(rf"{name} (is|has)\b", words)] == []
+    assert refusals or (name in ("max_depth", "min_samples_leaf", "l2", "max_features") and learner != "tree")
+
+
+def test_any_kind_of_number_is_a_learning_rate_for_all_memories():
+    steps = {
+        kind: [booster.descent.step_size for booster in made.committee_.boosters]
+        for kind in (float, np.float32, np.float64)
+        for made in [SGBRegressor(learning_rate=kind(0.25), memory=(64, 32)).fit([[1.0], [2.0]], [1.0, 2.0])]
+    }
+    assert steps[float] == steps[np.float32] == steps[np.float64] == [0.25, 0.5]
 
 
 def test_predicting_before_learning_is_an_error_in_scikit_learns_dialect():
@@ -485,3 +521,14 @@ def test_a_new_column_beyond_the_memory_limit_is_refused_and_nothing_is_lost(row
         model.learn_one(dict.fromkeys(range(4000), 1.0), 1.0)
     assert model.n_features_in_ == width == model.encoder_.n_features == model.committee_.n_features
     np.testing.assert_array_equal(model.predict(X[:5]), queries)
+
+
+@pytest.mark.parametrize("memory", [10**10, (256, 10**10)])
+def test_memories_that_the_machine_cannot_hold_are_refused_before_anything_is_laid_out(rows, memory):
+    X, y = rows
+    model = SGBRegressor(memory=memory)
+    with pytest.raises(ValueError, match=r"10000000000 rows x 60 learners.* need about .* this machine has .*shorter"):
+        model.learn(X, y)
+    assert not hasattr(model, "committee_")
+    model.set_params(memory=256).learn(X, y)
+    assert model.committee_.n_rows == len(X)

@@ -14,15 +14,26 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
+from streamboost import (
+    base_kernels,
+    hedge_kernels,
+    links,
+    loss_kernels,
+    native,
+    replay_kernels,
+    row_plan,
+    snapshots,
+    standardize,
+    succession,
+    walk_kernels,
+)
 from streamboost import hedge as hedges
-from streamboost import links, native, snapshots, standardize, succession
-from streamboost import row_kernels as kernels
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
-from streamboost.compiled import compiled
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.hedge import Hedge, stakes
+from streamboost.kernel_files import compiled_with
 from streamboost.losses import (
     Absolute,
     Hinge,
@@ -59,20 +70,12 @@ def rule(loss, descent=DESCENTS["algorithm 1"]):
 
 # The formulas, each compiled as something Python may call
 
-INSIDE = [
-    "value",
-    "add_gradient",
-    "stake",
-    "to_prediction",
-    "to_score",
-    "set_gradients",
-    "slope",
-    "set_targets",
-    "mix",
-    "learn_hedge",
-    "interval",
-]
-alone = types.SimpleNamespace(**{name: compiled(getattr(kernels, name).py_func) for name in INSIDE})
+LOSS_NAMES = ["value", "add_gradient", "to_prediction", "to_score", "set_gradients", "slope", "set_targets"]
+INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["stake", "mix", "learn_hedge"], replay_kernels: ["interval"]}
+for_python = compiled_with(base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
+alone = types.SimpleNamespace(
+    **{name: for_python(getattr(room, name).py_func) for room, names in INSIDE.items() for name in names}
+)
 
 EXTREMES = [-1000.0, -301.0, -300.0, -1.0, -0.0, 0.0, 1e-300, 1.0, 37.0, 299.0, 301.0, 1000.0]
 some_score = st.one_of(st.sampled_from(EXTREMES), st.floats(-20, 20))
@@ -212,11 +215,11 @@ def test_refits_are_as_far_apart_as_the_replay_says(fill, room, every, soonest):
 
 def test_constants_are_the_same_on_both_paths():
     for name in ("LOG_SHARE", "WRONG_SHARE", "FAR_OFF"):
-        assert getattr(kernels, name) == getattr(hedges, name)
-    assert pytest.approx(hedges.SURPRISE, rel=1e-15) == kernels.SURPRISE
-    assert links.LARGEST_EXPONENT == kernels.LARGEST_EXPONENT
-    assert np.finfo(float).tiny == kernels.SMALLEST
-    assert standardize.Standardizer(1).clip == kernels.CLIP
+        assert getattr(hedge_kernels, name) == getattr(hedges, name)
+    assert pytest.approx(hedges.SURPRISE, rel=1e-15) == hedge_kernels.SURPRISE
+    assert links.LARGEST_EXPONENT == loss_kernels.LARGEST_EXPONENT
+    assert np.finfo(float).tiny == loss_kernels.SMALLEST
+    assert standardize.Standardizer(1).clip == base_kernels.CLIP
     assert set(native.LOSSES) == set(streamboost.losses.NAMES.values())
 
 
@@ -725,3 +728,48 @@ def test_steps_so_large_that_the_walk_overflows_are_refused_row_by_row(make, pat
         with pytest.raises(FloatingPointError, match=f"at row {learned}"):
             model.learn(X[learned:], y[learned:], weight[learned:])
         assert same_state(model, twin)
+
+
+# Laying arrays end to end again
+
+
+def places_of_windows(model):
+    """Where the windows of a committee lie."""
+    return [booster.replay._X.ctypes.data for booster in model.boosters]
+
+
+def test_what_a_column_of_levels_leaves_as_it_is_is_not_moved():
+    rows = stream(Squared())
+    model, twin = committee(Squared()), committee(Squared())
+    for one in (model, twin):
+        one.learn(*rows)
+        one.add_features(1)
+        one.learn(*(wider(part) if part is rows[0] else part for part in rows))
+    windows = places_of_windows(model)
+    twin = copy.deepcopy(twin)  # lies nowhere end to end
+    for one in (model, twin):
+        one.set_categorical([3], 5)
+    more = [wider(rows[0], np.arange(len(rows[0])) % 5.0), *rows[1:]]
+    assert_array_equal(model.learn(*more), twin.learn(*more))
+    assert places_of_windows(model) == windows
+    assert same_state(model, twin)
+
+
+def test_boosters_in_another_order_or_without_one_are_laid_out_anew():
+    rows = stream(Squared())
+    model = committee(Squared())
+    model.learn(*rows)
+    first, second, third = model.boosters
+    shared = first.replay._X.base
+    assert second.replay._X.base is shared
+    native.Arena([second, first, third])
+    assert first.replay._X.base is not shared
+    assert first.replay._X.base is second.replay._X.base
+    both = first.replay._X.base
+    native.Arena([second, first])
+    assert first.replay._X.base is not both
+    assert_array_equal(first.replay._X, both[64 : 64 + 128])  # behind the 64 rows of the second
+
+
+def wider(X, column=np.nan):
+    return np.column_stack([X, np.broadcast_to(column, len(X))])

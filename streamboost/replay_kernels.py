@@ -1,0 +1,132 @@
+"""The window of rows in compiled loops: what :mod:`streamboost.replay` remembers, and its targets now."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamboost import base_kernels, loss_kernels, row_plan, walk_kernels
+from streamboost.arrays import FloatArray, IntArray
+from streamboost.base_kernels import Line, base_scores
+from streamboost.compiled import compiled_inside
+from streamboost.kernel_files import compiled_with
+from streamboost.loss_kernels import RESIDUAL, Rule, add_gradient, set_gradients
+from streamboost.row_plan import (
+    AT,
+    CODE,
+    DUE,
+    EVERY,
+    FILL,
+    MARK,
+    N_TREES,
+    OTHER,
+    ROOM,
+    ROW,
+    SEEN,
+    SOONEST,
+    WAITED,
+    WARM,
+    WARMUP,
+)  # fmt: skip
+from streamboost.walk_kernels import Leaves, LevelBins, leaf_steps
+
+Codes = NDArray[np.uint8]
+# edges, n_edges and level_bins; X, y, weight, marks and codes of the rows held
+Windows = tuple[FloatArray, IntArray, LevelBins, FloatArray, FloatArray, FloatArray, Leaves, Codes]
+
+
+@compiled_inside
+def interval(fill: int, room: int, every: int, soonest: int) -> int:
+    """Rows between two refits, as full as the window is now."""
+    share = fill / room
+    return max(soonest, int(every * share * math.sqrt(share)))
+
+
+@compiled_inside
+def remember_row(
+    x: FloatArray,
+    y: FloatArray,
+    w: float,
+    plan: IntArray,
+    counts: IntArray,
+    leaf: Leaves,
+    cat_at: IntArray,
+    r: int,
+    windows: Windows,
+) -> bool:
+    """Write the row over the oldest in the window; return whether a refit is due."""
+    all_edges, all_n_edges, all_level_bins, X, Y, W, marks, codes = windows
+    d, edges, n_edges, level_bins = x.shape[0], all_edges[r], all_n_edges[r], all_level_bins[r]
+    n_trees, at = plan[N_TREES], counts[AT]
+    row = plan[ROW] + at
+    for j in range(d):
+        X[row, j] = x[j]
+    for k in range(y.shape[0]):
+        Y[row, k] = y[k]
+    W[row] = w
+    mark = plan[MARK] + at * n_trees
+    for i in range(n_trees):
+        marks[mark + i] = leaf[i]
+    if counts[WARM]:
+        missing = edges.shape[1] + 1
+        for j in range(d):
+            below = 0
+            for b in range(n_edges[j]):  # all of them: vectorised, faster than halving
+                below += edges[j, b] < x[j]
+            if cat_at[j] >= 0:
+                below = int(level_bins[cat_at[j], int(x[j])]) if 0.0 <= x[j] < level_bins.shape[1] else plan[OTHER]
+            codes[plan[CODE] + j * plan[ROOM] + at] = missing if x[j] != x[j] else below
+    counts[AT] = (at + 1) % plan[ROOM]
+    counts[FILL] = min(counts[FILL] + 1, plan[ROOM])
+    counts[WAITED] += 1
+    counts[SEEN] += 1
+    if counts[WARM]:
+        counts[DUE] = counts[WAITED] >= interval(counts[FILL], plan[ROOM], plan[EVERY], plan[SOONEST])
+    else:
+        counts[DUE] = counts[FILL] >= plan[WARMUP]
+    return bool(counts[DUE] != 0)
+
+
+@compiled_with(base_kernels, loss_kernels, row_plan, walk_kernels)
+def fresh_target(
+    rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
+    bounds: FloatArray, l2: float, marks: Leaves, i: int, target: FloatArray,
+) -> None:  # fmt: skip
+    """What learner i should say of remembered rows, as the base and the learners before it stand now, into (n, m)."""
+    kind, option, ridge, descent = rule
+    n, m = target.shape
+    steps = leaf_steps(stats, bounds, l2, eta, i)
+    scores = np.empty((n, m))
+    base_scores(X, line, cat_at, scores)
+    if descent == RESIDUAL:
+        for s in range(n):
+            for k in range(m):
+                target[s, k] = 0.0
+            for j in range(i):
+                add_gradient(kind, option, ridge, scores[s], y[s], target[s])
+                for k in range(m):
+                    moved = steps[j, marks[s, j], k]
+                    target[s, k] -= moved / eta[j] if eta[j] > 0.0 else 0.0
+                    scores[s, k] -= moved
+            add_gradient(kind, option, ridge, scores[s], y[s], target[s])
+        return
+    whole = i - i % 4
+    if m == 1:
+        for s in range(n):
+            a, b, c, e = 0.0, 0.0, 0.0, 0.0  # four sums at a time: one would wait for itself
+            for j in range(0, whole, 4):
+                a += steps[j, marks[s, j], 0]
+                b += steps[j + 1, marks[s, j + 1], 0]
+                c += steps[j + 2, marks[s, j + 2], 0]
+                e += steps[j + 3, marks[s, j + 3], 0]
+            for j in range(whole, i):
+                a += steps[j, marks[s, j], 0]
+            scores[s, 0] -= (a + b) + (c + e)
+    else:
+        for s in range(n):
+            for j in range(i):
+                for k in range(m):
+                    scores[s, k] -= steps[j, marks[s, j], k]
+    set_gradients(kind, option, ridge, scores, y, target)

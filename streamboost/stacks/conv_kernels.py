@@ -1,0 +1,115 @@
+"""Networks of one convolution, forward and backward; the patches of an image are cut once for all learners."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamboost.compiled import compiled_inside
+from streamboost.stacks.activation_kernels import activate, through
+from streamboost.stacks.output_kernels import speak
+from streamboost.stacks.plan_kernels import (
+    ACTIVATION,
+    BLOCK,
+    COLUMNS_OUT,
+    DEPTH,
+    HEIGHT,
+    INPUTS,
+    KERNEL,
+    LEARNERS,
+    OUTPUTS,
+    PADDING,
+    POSITIONS,
+    ROWS_OUT,
+    STRIDE,
+    UNITS,
+    WIDTH,
+    Array,
+    Ints,
+)  # fmt: skip
+from streamboost.stacks.product_kernels import add_dots, combine, sum_of
+
+
+@compiled_inside
+def conv_room(plan: Ints, size: int, like: Array) -> tuple[Array, Array, Array, Array]:
+    """Room for the patches, the hidden layer, the output layer and its errors of so many rows."""
+    N, m, P = plan[LEARNERS], plan[OUTPUTS], plan[POSITIONS]
+    shape = (size, N, m)
+    patches = np.empty((size, (plan[INPUTS] - 1) * P), like.dtype)
+    hidden = np.empty((size, N * plan[UNITS] * P), like.dtype)
+    return patches, hidden, np.empty(shape, like.dtype), np.empty(shape, like.dtype)
+
+
+@compiled_inside
+def cut_patches(Z: Array, plan: Ints, patches: Array) -> None:
+    """Write what stands at each place of the kernel, for every position: (n, inputs * positions)."""
+    k, stride, padding = plan[KERNEL], plan[STRIDE], plan[PADDING]
+    height, width, columns = plan[HEIGHT], plan[WIDTH], plan[COLUMNS_OUT]
+    for s in range(Z.shape[0]):
+        image, cut = Z[s], patches[s]
+        at = np.uint64(0)  # unsigned: no index could be meant from the end
+        for c in range(plan[DEPTH]):
+            for u in range(k):
+                for v in range(k):
+                    for row in range(plan[ROWS_OUT]):
+                        y = row * stride + u - padding
+                        start = (c * height + y) * width
+                        for column in range(columns):
+                            x = column * stride + v - padding
+                            if padding == 0 or (y >= 0 and y < height and x >= 0 and x < width):
+                                cut[at] = image[np.uint64(start + x)]
+                            else:
+                                cut[at] = 0
+                            at += np.uint64(1)
+
+
+@compiled_inside
+def conv_forward(patches: Array, plan: Ints, parameters: Array, hidden: Array, out: Array) -> None:
+    """Write the hidden layer (n, N C positions) and the output layer (n, N, m), in the learners' own units."""
+    n = patches.shape[0]
+    p, P, K = plan[INPUTS], plan[POSITIONS], plan[LEARNERS] * plan[UNITS]
+    for s in range(n):
+        for k in range(K):
+            lanes = hidden[s, k * P : (k + 1) * P]
+            lanes[:] = parameters[k * p + p - 1]
+            combine(lanes, parameters, k * p, 1, patches[s], 0, P, p - 1)
+        activate(hidden[s], plan[ACTIVATION])
+    speak(hidden.reshape(hidden.size), plan, parameters, out)
+
+
+@compiled_inside
+def conv_backward(
+    patches: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
+) -> None:
+    """Write the gradient of a loss that has the derivative ``error`` (n, N, m) by the output layer."""
+    gradient[:] = 0
+    add_conv_gradient(patches, hidden, error, plan, parameters, delta, gradient)
+
+
+@compiled_inside
+def add_conv_gradient(
+    patches: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
+) -> None:
+    """Add to the gradient, as :func:`add_dense_gradient` does; ``delta`` is room for one learner's hidden layer."""
+    n = patches.shape[0]
+    N, m, C, p, P = plan[LEARNERS], plan[OUTPUTS], plan[UNITS], plan[INPUTS], plan[POSITIONS]
+    Q, at_out = C * P, p * N * C
+    at_intercepts = at_out + N * m * Q
+    lanes, errors = hidden.reshape(hidden.size), error.reshape(error.size)
+    for i in range(N):
+        for start in range(0, n, BLOCK // 4):
+            count = min(BLOCK // 4, n - start)
+            for k in range(m):
+                g = at_out + (k * N + i) * Q
+                e = (start * N + i) * m + k
+                combine(gradient[g : g + Q], errors, e, N * m, lanes, (start * N + i) * Q, N * Q, count)
+        for s in range(n):
+            for k in range(m):
+                gradient[at_intercepts + i * m + k] += error[s, i, k]
+            delta[:] = 0
+            combine(delta, errors, (s * N + i) * m, 1, parameters, at_out + i * Q, N * Q, m)
+            through(delta, hidden[s, i * Q : (i + 1) * Q], plan[ACTIVATION])
+            for c in range(C):
+                g = (i * C + c) * p
+                back = delta[c * P : (c + 1) * P]
+                add_dots(gradient[g : g + p - 1], back, patches[s])
+                gradient[g + p - 1] += sum_of(back)

@@ -1,0 +1,147 @@
+"""The steps networks take: update rules, averages of what they led to, and learners that lost their way."""
+
+from __future__ import annotations
+
+import math
+
+from streamboost.arrays import FloatArray
+from streamboost.compiled import compiled_inside
+from streamboost.stacks.plan_kernels import (
+    AVERAGED,
+    BEND,
+    BETA1,
+    BETA2,
+    EPS,
+    LEARNERS,
+    RATE,
+    RULE,
+    Array,
+    Ints,
+    section_of,
+)  # fmt: skip
+
+PLAIN, MOMENTUM, ADAGRAD, ADAM = range(4)
+
+
+@compiled_inside
+def take_step(
+    plan: Ints,
+    numbers: FloatArray,
+    parameters: Array,
+    gradient: Array,
+    first: Array,
+    second: Array,
+    average: Array,
+    steps: Ints,
+) -> int:
+    """Take the step of the update rule, and into the average what it led to.
+
+    If a learner has lost its way nothing is changed and that learner is returned; else -1.
+    """
+    if _is_lost(plan[RULE], numbers[RATE], parameters, gradient):
+        return _lost_learner(plan, numbers[RATE], parameters, gradient)
+    N = plan[LEARNERS]
+    for i in range(N):
+        steps[0, i] += 1
+        steps[1, i] += plan[AVERAGED]
+    start = 0
+    while start < N:
+        stop = start + 1
+        while stop < N and steps[0, stop] == steps[0, start] and steps[1, stop] == steps[1, start]:
+            stop += 1
+        if stop - start == N:
+            _step_range(0, parameters.shape[0], 0, plan, numbers, parameters, gradient, first, second, average, steps)
+        else:
+            for section in range(3):
+                at, repeats, block = section_of(plan, section)
+                for r in range(repeats):
+                    low, high = at + (r * N + start) * block, at + (r * N + stop) * block
+                    _step_range(low, high, start, plan, numbers, parameters, gradient, first, second, average, steps)
+        start = stop
+    return -1
+
+
+@compiled_inside
+def _is_lost(rule: int, rate: float, parameters: Array, gradient: Array) -> bool:
+    """Whether a parameter or its step is out of all bounds; no step within them leaves the range of numbers."""
+    steepest = parameters.dtype.type(1e18 if parameters.itemsize == 4 else 1e150)
+    farthest = parameters.dtype.type(1e15 if parameters.itemsize == 4 else 1e120)
+    by = parameters.dtype.type(rate if rule <= MOMENTUM else 0.0)
+    lost = False
+    for j in range(gradient.shape[0]):
+        g = abs(gradient[j])
+        lost |= not (g <= steepest) or not (abs(parameters[j]) + by * g <= farthest)
+    return lost
+
+
+@compiled_inside
+def _lost_learner(plan: Ints, rate: float, parameters: Array, gradient: Array) -> int:
+    """The first learner of which :func:`_is_lost` holds."""
+    for i in range(plan[LEARNERS]):
+        for section in range(3):
+            at, repeats, block = section_of(plan, section)
+            for r in range(repeats):
+                low = at + (r * plan[LEARNERS] + i) * block
+                if _is_lost(plan[RULE], rate, parameters[low : low + block], gradient[low : low + block]):
+                    return i
+    return 0
+
+
+@compiled_inside
+def _step_range(
+    low: int,
+    high: int,
+    i: int,
+    plan: Ints,
+    numbers: FloatArray,
+    parameters: Array,
+    gradient: Array,
+    first: Array,
+    second: Array,
+    average: Array,
+    steps: Ints,
+) -> None:
+    """Step from low to high, where all learners have taken as many steps as learner i."""
+    p, g = parameters[low:high], gradient[low:high]
+    rule, rate = plan[RULE], p.dtype.type(numbers[RATE])
+    if rule == PLAIN:
+        for j in range(p.shape[0]):
+            p[j] -= rate * g[j]
+    elif rule == MOMENTUM:
+        _momentum(p, g, first[low:high], rate, p.dtype.type(numbers[BETA1]))
+    elif rule == ADAGRAD:
+        _adagrad(p, g, second[low:high], rate, p.dtype.type(numbers[EPS]))
+    else:
+        left1, left2 = 1.0 - numbers[BETA1] ** steps[0, i], 1.0 - numbers[BETA2] ** steps[0, i]
+        rate = p.dtype.type(numbers[RATE] * math.sqrt(left2) / left1)
+        eps = p.dtype.type(numbers[EPS] * math.sqrt(left2))
+        _adam(p, g, first[low:high], second[low:high], rate, numbers[BETA1], numbers[BETA2], eps)
+    if plan[AVERAGED]:
+        part = p.dtype.type((numbers[BEND] + 1.0) / (steps[1, i] + numbers[BEND]))
+        mean = average[low:high]
+        for j in range(p.shape[0]):
+            mean[j] += (p[j] - mean[j]) * part
+
+
+@compiled_inside
+def _momentum(p: Array, g: Array, velocity: Array, rate: float, kept: float) -> None:
+    for j in range(p.shape[0]):
+        velocity[j] = kept * velocity[j] + g[j]
+        p[j] -= rate * velocity[j]
+
+
+@compiled_inside
+def _adagrad(p: Array, g: Array, squares: Array, rate: float, eps: float) -> None:
+    for j in range(p.shape[0]):
+        squares[j] += g[j] * g[j]
+        p[j] -= rate * g[j] / (math.sqrt(squares[j]) + eps)
+
+
+@compiled_inside
+def _adam(p: Array, g: Array, mean: Array, square: Array, rate: float, beta1: float, beta2: float, eps: float) -> None:
+    kept1, new1 = p.dtype.type(beta1), p.dtype.type(1.0 - beta1)
+    kept2, new2 = p.dtype.type(beta2), p.dtype.type(1.0 - beta2)
+    for j in range(p.shape[0]):
+        mean[j] = kept1 * mean[j] + new1 * g[j]
+        square[j] = kept2 * square[j] + new2 * g[j] * g[j]
+        p[j] -= rate * mean[j] / (math.sqrt(square[j]) + eps)

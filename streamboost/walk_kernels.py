@@ -1,0 +1,89 @@
+"""Trees in compiled loops: one row walked through all trees of a booster, and learned where it arrived."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.compiled import compiled_inside
+from streamboost.row_plan import DEPTH, FORGET, L2, LEAF, N_TREES, NODE, OTHER, TREE
+
+Leaves = NDArray[np.uint16]
+LevelBins = NDArray[np.uint8]
+# eta; feature, threshold, missing_left and subset of the nodes; stats and bounds of the leaves; level_bins, cat_at
+Trees = tuple[
+    FloatArray, IntArray, FloatArray, BoolArray, NDArray[np.uint64], FloatArray, FloatArray, LevelBins, IntArray
+]
+
+
+@compiled_inside
+def walk_row(
+    x: FloatArray, plan: IntArray, rates: FloatArray, trees: Trees, leaf: Leaves, h: FloatArray, walk: FloatArray
+) -> None:
+    """Walk a row through one booster: its leaf in each tree, what they say, and the partial sums from y⁰ = walk[0]."""
+    eta, feature, threshold, missing_left, subset, stats, bounds, level_bins, cat_at = trees
+    n_trees, depth, tree = plan[N_TREES], plan[DEPTH], plan[TREE]
+    n_nodes, n_leaves = (1 << depth) - 1, 1 << depth
+    m = walk.shape[1]
+    has_levels, has_bounds = level_bins.shape[1] > 0, bounds.shape[0] > 0
+    for i in range(n_trees):
+        leaf[i] = 0
+    for level in range(depth):
+        first = plan[NODE] + (1 << level) - 1
+        for i in range(n_trees):  # all trees a level down: steps that neither wait for one another nor branch
+            p = first + i * n_nodes + int(leaf[i])
+            v, cut = x[max(feature[p], 0)], threshold[p]
+            goes_left = (v <= cut) | (missing_left[p] & (v != v))
+            if has_levels and cut != cut and v == v:  # a cut of NaN parts levels
+                bins = level_bins[tree + i, cat_at[feature[p]]]
+                bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else plan[OTHER])
+                goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
+            leaf[i] = 2 * int(leaf[i]) + 1 - int(goes_left)
+    l2 = rates[L2]
+    for i in range(n_trees):
+        q = plan[LEAF] + i * n_leaves + int(leaf[i])
+        weight = stats[q, m] + l2
+        scale = 1.0 / weight if weight > 0.0 else 0.0
+        step = eta[tree + i]
+        for k in range(m):
+            said = stats[q, k] * scale
+            if has_bounds:
+                said = min(max(said, bounds[q, 0]), bounds[q, 1])
+            h[i, k] = said
+            walk[i + 1, k] = walk[i, k] - step * said
+
+
+@compiled_inside
+def learn_leaves(
+    plan: IntArray, rates: FloatArray, stats: FloatArray, leaf: Leaves, targets: FloatArray, w: float
+) -> None:
+    """Add a row's targets to its leaves; a leaf that weighs ``forget`` fades first."""
+    n_leaves = 1 << plan[DEPTH]
+    n_trees, m = targets.shape
+    forget = rates[FORGET]
+    q = plan[LEAF]
+    for i in range(n_trees):
+        at = q + int(leaf[i])
+        weight = stats[at, m]
+        fade = (forget - 1.0) / weight if weight >= forget else 1.0
+        for k in range(m):
+            stats[at, k] = stats[at, k] * fade + w * targets[i, k]
+        stats[at, m] = weight * fade + w
+        q += n_leaves
+
+
+@compiled_inside
+def leaf_steps(stats: FloatArray, bounds: FloatArray, l2: float, eta: FloatArray, n: int) -> FloatArray:
+    """How far each leaf of the first n trees moves a score, η h, (n, leaves, m)."""
+    n_leaves, m = stats.shape[1], stats.shape[2] - 1
+    steps = np.empty((n, n_leaves, m))
+    for j in range(n):
+        for q in range(n_leaves):
+            weight = stats[j, q, m] + l2
+            for k in range(m):
+                said = stats[j, q, k] / weight if weight > 0.0 else 0.0
+                if bounds.shape[1] > 0:
+                    said = min(max(said, bounds[j, q, 0]), bounds[j, q, 1])
+                steps[j, q, k] = eta[j] * said
+    return steps
