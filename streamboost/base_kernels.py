@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.compiled import compiled_inside
+from streamboost.linear_kernels import least_squares_row
 from streamboost.loss_kernels import Rule, add_gradient
 from streamboost.row_plan import KEEP, RATE, SPREAD
 
@@ -76,52 +77,6 @@ def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: Float
 
 
 @compiled_inside
-def least_squares_row(
-    z: FloatArray,
-    y: FloatArray,
-    known: FloatArray,
-    w: float,
-    forget: float,
-    count: FloatArray,
-    W: FloatArray,
-    P: FloatArray,
-) -> None:
-    """One step of recursive least squares towards y, less what is known of it."""
-    p, m = W.shape
-    Pz = np.empty(p)
-    if forget < 1.0:
-        trace, n_seen = 0.0, 0
-        for a in range(p):
-            if a == p - 1 or count[a] > 0.0:
-                trace += P[a, a]
-                n_seen += 1
-        if trace < 10.0 * n_seen:  # directions no row excites would otherwise grow without bound
-            grown = 1.0 / forget
-            for a in range(p):
-                if a == p - 1 or count[a] > 0.0:
-                    for b in range(p):
-                        P[a, b] *= grown
-    zPz = 0.0
-    for a in range(p):
-        total = 0.0
-        for b in range(p):
-            total += P[a, b] * z[b]
-        Pz[a] = total
-        zPz += total * z[a]
-    gain = w / (1.0 + w * max(zPz, 0.0))
-    for k in range(m):
-        error = y[k] - known[k]
-        for a in range(p):
-            error -= z[a] * W[a, k]
-        for a in range(p):
-            W[a, k] += gain * error * Pz[a]
-    for a in range(p):
-        for b in range(a + 1):
-            P[a, b] -= gain * Pz[a] * Pz[b]
-            P[b, a] = P[a, b]
-
-
-@compiled_inside
 def adagrad_row(
     rule: Rule,
     z: FloatArray,
@@ -165,7 +120,7 @@ def learn_base_row(
     add_effects(x, cat_at, effects, known)
     rate = rates[RATE] * rates[SPREAD]
     if base == LEAST_SQUARES:
-        least_squares_row(z, y, known, w, rates[KEEP], count, W, P)
+        least_squares_row(z, y - known, w, rates[KEEP], count, W, P)
     else:
         adagrad_row(rule, z, y, known, rates[KEEP], rate, signs, W, G, gradient)
     if effects.shape[0] == 0:

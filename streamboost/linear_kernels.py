@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from streamboost.arrays import FloatArray
-from streamboost.compiled import compiled
+from streamboost.compiled import compiled, compiled_inside
 
 BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
 
@@ -84,46 +84,55 @@ def recursive_least_squares(
     W: FloatArray,
     P: FloatArray,
 ) -> None:
-    """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance.
+    """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance."""
+    for s in range(Z.shape[0]):
+        if weight[s] > 0.0:
+            least_squares_row(Z[s], targets[s], weight[s], forget, count, W, P)
 
-    An input of which no value was seen yet (``count`` is 0) has nothing to forget.
-    """
+
+@compiled_inside
+def least_squares_row(
+    z: FloatArray,
+    target: FloatArray,
+    w: float,
+    forget: float,
+    count: FloatArray,
+    W: FloatArray,
+    P: FloatArray,
+) -> None:
+    """One step of recursive least squares. An input of which no value was seen yet (``count`` is 0) forgets nothing."""
     p, q = W.shape
     Pz = np.empty(p)
-    for s in range(Z.shape[0]):
-        w = weight[s]
-        if w <= 0.0:
-            continue
-        if forget < 1.0:
-            trace, known = 0.0, 0
+    if forget < 1.0:
+        trace, n_seen = 0.0, 0
+        for a in range(p):
+            if a == p - 1 or count[a] > 0.0:
+                trace += P[a, a]
+                n_seen += 1
+        if trace < 10.0 * n_seen:  # directions no row excites would otherwise grow without bound
+            grown = 1.0 / forget
             for a in range(p):
                 if a == p - 1 or count[a] > 0.0:
-                    trace += P[a, a]
-                    known += 1
-            if trace < 10.0 * known:  # directions no row excites would otherwise grow without bound
-                grown = 1.0 / forget
-                for a in range(p):
-                    if a == p - 1 or count[a] > 0.0:
-                        for b in range(p):
-                            P[a, b] *= grown
-        zPz = 0.0
+                    for b in range(p):
+                        P[a, b] *= grown
+    zPz = 0.0
+    for a in range(p):
+        total = 0.0
+        for b in range(p):
+            total += P[a, b] * z[b]
+        Pz[a] = total
+        zPz += total * z[a]
+    gain = w / (1.0 + w * max(zPz, 0.0))
+    for k in range(q):
+        error = target[k]
         for a in range(p):
-            total = 0.0
-            for b in range(p):
-                total += P[a, b] * Z[s, b]
-            Pz[a] = total
-            zPz += total * Z[s, a]
-        gain = w / (1.0 + w * max(zPz, 0.0))
-        for k in range(q):
-            error = targets[s, k]
-            for a in range(p):
-                error -= Z[s, a] * W[a, k]
-            for a in range(p):
-                W[a, k] += gain * error * Pz[a]
+            error -= z[a] * W[a, k]
         for a in range(p):
-            for b in range(a + 1):
-                P[a, b] -= gain * Pz[a] * Pz[b]
-                P[b, a] = P[a, b]
+            W[a, k] += gain * error * Pz[a]
+    for a in range(p):
+        for b in range(a + 1):
+            P[a, b] -= gain * Pz[a] * Pz[b]
+            P[b, a] = P[a, b]
 
 
 @compiled

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from streamboost import base_kernels, hedge_kernels, loss_kernels, row_plan
+from streamboost import base_kernels, hedge_kernels, linear_kernels, loss_kernels, row_plan
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import (
     LEAST_SQUARES,
@@ -21,7 +21,6 @@ from streamboost.base_kernels import (
     apply_row,
     learn_base_row,
     learn_moments_row,
-    least_squares_row,
     standardize_row,
 )
 from streamboost.compiled import compiled_inside
@@ -36,6 +35,7 @@ from streamboost.hedge_kernels import (
     read_walk,
 )
 from streamboost.kernel_files import compiled_with
+from streamboost.linear_kernels import least_squares_row
 from streamboost.loss_kernels import Rule, add_gradient, set_targets
 from streamboost.row_plan import KEEP, RATE, SPREAD, Meters
 from streamboost.stacks import neural_kernels
@@ -62,7 +62,7 @@ Inputs = tuple[FloatArray, FloatArray, FloatArray]  # count, mean and m2 of what
 Nets = tuple[Ints, FloatArray, Array, Array, Array, Array, Ints, FloatArray]
 NOT_FINITE, LOST = range(2)  # why a step was not taken
 
-ROOMS = (base_kernels, hedge_kernels, loss_kernels, row_plan, neural_kernels, *neural_kernels.ROOMS)
+ROOMS = (base_kernels, hedge_kernels, linear_kernels, loss_kernels, row_plan, neural_kernels, *neural_kernels.ROOMS)
 
 
 @compiled_with(*ROOMS)
@@ -272,12 +272,12 @@ def learn_base(
     for s in range(n):
         if weight[s] > 0.0:
             learn_moments_row(X[s], weight[s], cat_at, count, mean, m2)
-    known, score, gradient, slope = np.zeros(m), np.empty(m), np.empty(m), np.zeros(W.shape)
+    score, gradient, slope = np.empty(m), np.empty(m), np.zeros(W.shape)
     for s in range(n):
         standardize_row(X[s], count, mean, m2, z[s])
         if base == LEAST_SQUARES:
             if weight[s] > 0.0:
-                least_squares_row(z[s], y[s], known, weight[s], rates[KEEP], count, W, P)
+                least_squares_row(z[s], y[s], weight[s], rates[KEEP], count, W, P)
             continue
         apply_row(z[s], W, signs, score)
         gradient[:] = 0.0

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import base_kernels, loss_kernels, row_plan, walk_kernels
+from streamboost import base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import Line, base_scores
 from streamboost.compiled import compiled_inside
@@ -89,7 +89,7 @@ def remember_row(
     return bool(counts[DUE] != 0)
 
 
-@compiled_with(base_kernels, loss_kernels, row_plan, walk_kernels)
+@compiled_with(base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels)
 def fresh_target(
     rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
     bounds: FloatArray, l2: float, marks: Leaves, i: int, target: FloatArray,

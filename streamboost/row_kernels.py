@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost import base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels
+from streamboost import (
+    base_kernels,
+    hedge_kernels,
+    linear_kernels,
+    loss_kernels,
+    replay_kernels,
+    row_plan,
+    walk_kernels,
+)
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import STILL, Line, Slopes, add_effects, apply_row, learn_base_row, standardize_row
 from streamboost.hedge_kernels import (
@@ -29,7 +37,7 @@ from streamboost.replay_kernels import Windows, remember_row
 from streamboost.row_plan import BASE, N_TREES, TREE, WARM, Meters
 from streamboost.walk_kernels import Trees, learn_leaves, walk_row
 
-ROOMS = (base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
+ROOMS = (base_kernels, hedge_kernels, linear_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
 
 
 @compiled_with(*ROOMS)
