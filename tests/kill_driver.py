@@ -30,7 +30,7 @@ def stay_within(goal: int) -> None:
 
     def wait(event: str, args: tuple) -> None:
         if event == "os.rename" and number(Path(os.fsdecode(args[1]))) > goal:
-            time.sleep(100)
+            time.sleep(600)
             os._exit(3)
 
     sys.addaudithook(wait)

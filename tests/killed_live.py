@@ -88,7 +88,7 @@ def run(directory, start, patience):
     def answer(number):
         os.write(writer, b".")
         if number - start == patience + LATE:
-            time.sleep(100)  # whoever kills is late: wait
+            time.sleep(600)  # whoever kills is late: wait
 
     child = os.fork()
     if child == 0:

@@ -6,7 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -486,20 +486,29 @@ def test_too_many_bad_rows_end_a_run_with_exit_code_1(tmp_path, capsys):
     assert "more than max_bad=3" in error
 
 
+def shown(terminal, until=None):
+    """What is shown on a terminal, until these words come or its process ends."""
+    seen = b""
+    with suppress(OSError):  # how a terminal ends
+        while (until is None or until not in seen) and (part := os.read(terminal, 65536)):
+            seen += part
+    return seen
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_that_waits_for_rows_in_order_with_a_checkpoint(number, rows, tmp_path):
     words = ["run", str(tmp_path / "rows.csv"), "--target", "price", "--follow", "--model", str(tmp_path / "m")]
+    ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*PROGRAM, *words, "--every", "100", "--json", *SMALL],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"},
     ) as running:  # fmt: skip
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not list((tmp_path).glob("m/checkpoint-*")):
-            time.sleep(0.05)
-        time.sleep(1.0)
+        os.close(theirs)
+        seen = shown(ours, until=b"500 rows: rmse")
         running.send_signal(number)
-        out, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
+        seen += shown(ours)
+        out = running.communicate()[0]
+    assert running.returncode == 0, seen
     summary = json.loads(out)
     assert summary["stopped"]
     assert read_latest(tmp_path / "m").rows == summary["rows"] == 500
@@ -512,15 +521,7 @@ def test_on_a_terminal_there_is_a_progress_bar(rows, tmp_path):
         stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"},
     ) as running:  # fmt: skip
         os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            seen += part
+        seen = shown(ours)
     assert running.returncode == 0
     assert b"500 rows: rmse" in seen
     assert b"100 %" in seen

@@ -25,7 +25,7 @@ OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
 def killed(seed, words, most=2):
     """Run a command to its end, killed on the way; return how often."""
     done = subprocess.run(
-        [sys.executable, str(DRIVER), str(seed), str(most), *words], capture_output=True, text=True, timeout=400
+        [sys.executable, str(DRIVER), str(seed), str(most), *words], capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return int(re.search(r"kills: (\d+)", done.stdout)[1])

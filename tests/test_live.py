@@ -1422,7 +1422,7 @@ def test_a_row_that_was_damaged_while_it_waited_is_not_learned(tmp_path):
 def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_path):
     script = Path(__file__).with_name("killed_live.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=1200, check=False
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) >= 10  # kills

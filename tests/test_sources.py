@@ -1,6 +1,7 @@
 """Sources: every row once and in order, from every position, in batches of every size; and errors that help."""
 
 import csv
+import gc
 import gzip
 import io
 import json
@@ -435,6 +436,7 @@ def test_two_readers_of_one_source_do_not_disturb_each_other(folder):
 
 def largest_memory(source):
     """Bytes that Arrow and Python held at most while a source was read, each at the end of a batch or at its peak."""
+    gc.collect()  # what other tests left
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     sizes = [pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[1] for _ in source.read(n_rows=100)]

@@ -17,7 +17,7 @@ from streamboost.errors import require
 if TYPE_CHECKING:
     import uvicorn
 
-PATIENCE = 10.0  # seconds for the server to come up, and to go down
+PATIENCE = 60.0  # seconds for the server to come up, and to go down
 
 
 class Running:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, ClassVar, Literal, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -82,6 +82,18 @@ class MessageSource(Source):
     def _progress(self, position: Position) -> float | None:
         """A position as a number that grows."""
         return None
+
+    def acknowledge(self, position: Position) -> None:
+        """Tell the group what was learned, unless the user gives up while the broker is awaited: it hears next time."""
+        if position is None:
+            return
+        self._check_position(position)
+        with suppress(Stopped):
+            self._tell_group(position)
+
+    @abstractmethod
+    def _tell_group(self, position: Position) -> None:
+        """Note a position with the broker."""
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """The rows after ``position``, whatever the broker thinks was read. A new column begins a new batch."""

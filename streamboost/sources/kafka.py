@@ -119,11 +119,8 @@ class KafkaSource(MessageSource):
         self._is_reading = False
         self._committer: Link | None = None  # a connection of its own, while reading goes on
 
-    def acknowledge(self, position: Position) -> None:
+    def _tell_group(self, position: Position) -> None:
         """Commit the offsets of a position for the group."""
-        if position is None:
-            return
-        self._check_position(position)
         if self._committer is not None:
             self._committer.commit(position["offsets"])
         elif self._is_reading:  # more of these will come
@@ -172,6 +169,7 @@ class KafkaSource(MessageSource):
             if messages := turns.take(AT_ONCE):
                 yield self._parcel(turns, messages)
                 patience.reset()
+                link.listen()  # whatever the reader did meanwhile, and for however long
                 continue
             if turns.is_finished():
                 return

@@ -185,6 +185,10 @@ class Link:
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on."""
         self.consumer.assign([self.kafka.TopicPartition(self.topic, p, offset) for p, offset in offsets.items()])
+        self.listen()
+
+    def listen(self) -> None:
+        """From now on it counts how long nothing comes."""
         self.heard = time.monotonic()
 
     def add_partitions(self, known: Mapping[int, int]) -> dict[int, int]:

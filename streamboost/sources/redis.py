@@ -104,11 +104,8 @@ class RedisSource(MessageSource):
         self.client = dict(client or {})
         self._group_reader: GroupReader | None = None
 
-    def acknowledge(self, position: Position) -> None:
-        """Tell the group what was learned: it is moved on, or entries are acknowledged one by one (XACK)."""
-        if position is None:
-            return
-        self._check_position(position)
+    def _tell_group(self, position: Position) -> None:
+        """Move the group on, or acknowledge entries one by one (XACK)."""
         if self._group_reader is not None:
             self._group_reader.acknowledge(position)
             return
@@ -258,10 +255,16 @@ def _move_group(link: RedisLink, position: Mapping[str, Any]) -> None:
     if link.info() is None:
         return  # nothing is left that could lag
     read = {} if position["read"] is None else {"entries_read": position["read"]}
-    if link.group() is None:
-        link.ask(lambda: link.client.xgroup_create(stream, group, id=last, **read))
-    else:
-        link.ask(lambda: link.client.xgroup_setid(stream, group, last, **read))
+
+    def move() -> None:  # may be done again, if the answer is lost
+        try:
+            link.client.xgroup_setid(stream, group, last, **read)
+        except link.redis.exceptions.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            link.client.xgroup_create(stream, group, id=last, **read)
+
+    link.ask(move)
 
 
 def open_redis(address: str, options: Mapping[str, Any]) -> RedisSource:

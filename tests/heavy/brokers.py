@@ -7,6 +7,7 @@ for in ``.brokers`` beside the tests, or where ``STREAMBOOST_BROKERS`` says: ``m
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -35,12 +36,15 @@ def unavailable(reason):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A free port that the system gives to nobody else meanwhile, for it is below those that it gives away."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
-def wait_for_port(port, process, seconds=30.0):
+def wait_for_port(port, process, seconds=180.0):
     """Whether something listens before the process ends or the time is over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
@@ -68,7 +72,7 @@ class RedisServer:
             self.process = subprocess.Popen(["redis-server", *map(str, options)], stdout=log, stderr=log)
         assert wait_for_port(self.port, self.process), (self.directory / "redis.log").read_text()[-2000:]
         client = self.client()
-        while True:  # the log is read first
+        while self.process.poll() is None:  # the log is read first
             with contextlib.suppress(Exception):
                 client.ping()
                 break
@@ -114,7 +118,8 @@ class KafkaServer:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": self.directory / "kafka",
             "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
-            "zookeeper.session.timeout.ms": 1500,
+            "zookeeper.session.timeout.ms": 2000,
+            "zookeeper.connection.timeout.ms": 120_000,
             "num.partitions": 3,
             "log.flush.interval.messages": 1,
             "offsets.topic.num.partitions": 1,
@@ -130,15 +135,24 @@ class KafkaServer:
         self.start_broker()
 
     def start_broker(self):
-        """Start it, again if need be: ZooKeeper remembers a killed one until its session ends."""
-        for _ in range(20):
-            self.process = self._java("kafka.Kafka", self.directory / "kafka.properties", "256m")
-            if wait_for_port(self.port, self.process):
-                time.sleep(0.5)  # it listens before it registers itself
-                if self.process.poll() is None:
-                    return
-            time.sleep(0.5)
-        raise AssertionError(self._log())
+        """Start it once ZooKeeper has forgotten a killed one, and wait until it is registered there."""
+        until = time.monotonic() + 240
+        while self._is_registered():
+            assert time.monotonic() < until, self._log()
+            time.sleep(0.1)
+        self.process = self._java("kafka.Kafka", self.directory / "kafka.properties", "256m")
+        assert wait_for_port(self.port, self.process), self._log()
+        while not self._is_registered():  # it listens before
+            assert self.process.poll() is None, self._log()
+            assert time.monotonic() < until, self._log()
+            time.sleep(0.1)
+
+    def _is_registered(self):
+        """Whether ZooKeeper knows of a broker."""
+        with socket.create_connection(("127.0.0.1", self.zookeeper_port), timeout=120) as line:
+            line.sendall(b"dump")
+            with line.makefile("rb") as answer:
+                return b"/brokers/ids/0" in answer.read()
 
     def kill(self):
         self.process.kill()
@@ -154,7 +168,7 @@ class KafkaServer:
         """What Kafka's own script for topics does."""
         command = ["java", "-cp", self.classes, f"-Dlog4j.configuration=file:{self.directory}/log4j.properties"]
         command += ["kafka.admin.TopicCommand", "--zookeeper", f"127.0.0.1:{self.zookeeper_port}", *arguments]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
 
     def _write(self, name, settings):
         path = self.directory / f"{name}.properties"
@@ -203,6 +217,6 @@ def kafka_mock():
     """Addresses of librdkafka's mock cluster, which speaks the protocol of newer brokers."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     producer = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 3}, logger=SILENT)
-    brokers = producer.list_topics(timeout=10).brokers.values()
+    brokers = producer.list_topics(timeout=120).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     producer.flush(1)

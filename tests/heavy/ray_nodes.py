@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from streamboost.cluster import RayCrew
+from streamboost.cluster import RayCrew, ray_crew
 
 # Read by Ray when it is first used; the token keeps everybody else out, and a file of one's own out of it.
 SETTINGS = {
@@ -39,13 +39,18 @@ SETTINGS = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "15000",  # but a busy one is not taken for dead
     "RAY_health_check_failure_threshold": "4",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_gcs_server_port_wait_time_s": "300",
+    "RAY_memory_monitor_refresh_ms": "0",  # else workers are killed where others fill the memory, and kills are counted
 }
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
 
+ray_crew.START_SECONDS = ray_crew.CONNECT_SECONDS = 300.0  # so that no test fails for a busy machine
 CPUS = 4  # as declared; really there may be fewer
 STORE = 100_000_000
 START_SECONDS = 300
+ATTEMPTS = 3
 
 
 def needs_ray():
@@ -78,7 +83,7 @@ def kill(pid):
     """SIGKILL for one process, waited for; True if it was there."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while is_alive(pid) and time.monotonic() < until:
             time.sleep(0.002)
         return True
@@ -90,7 +95,7 @@ def kill_worker(crew, worker):
     return kill(crew.metrics()[worker]["pid"])
 
 
-def are_gone(pids, within=60.0):
+def are_gone(pids, within=180.0):
     """Whether none of these processes is left, soon."""
     until = time.monotonic() + within
     while any(map(is_alive, pids)) and time.monotonic() < until:
@@ -119,7 +124,7 @@ class Murderer:
 
     def _kill(self, worker, delay):
         time.sleep(delay)
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not self._kill_once(worker) and time.monotonic() < until:
             time.sleep(0.005)
 
@@ -214,13 +219,17 @@ class Cluster:
 
     def add(self, ip):
         """Start a node, and wait until the cluster has it."""
-        port = int(self.address.rpartition(":")[2])
-        self.nodes[ip] = Node(self.folder, ip, head=self.address if self.nodes else None, port=port)
-        until = time.monotonic() + START_SECONDS
-        while "Ray runtime started" not in self.nodes[ip].log.read_text():
-            if time.monotonic() > until or self.nodes[ip].process.poll() is not None:
-                raise AssertionError(self.nodes[ip].log.read_text()[-3000:])
-            time.sleep(0.05)
+        for _ in range(ATTEMPTS):  # Ray itself gives up after 30 seconds
+            port = int(self.address.rpartition(":")[2])
+            node = Node(self.folder, ip, head=self.address if self.nodes else None, port=port)
+            until = time.monotonic() + START_SECONDS
+            while node.process.poll() is None and time.monotonic() < until:
+                if "Ray runtime started" in node.log.read_text():
+                    self.nodes[ip] = node
+                    return
+                time.sleep(0.05)
+            node.stop()
+        raise AssertionError(node.log.read_text()[-3000:])
 
     def kill_node(self, ip):
         """SIGKILL for a node and everything on it."""

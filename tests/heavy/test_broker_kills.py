@@ -61,7 +61,7 @@ def test_a_run_over_kafka_killed_twenty_times_is_the_same_as_one_never_killed(ka
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     assert [error for error in errors if error is not None] == []
     assert len(errors) == N_ROWS
     options = "&".join(f"{key}={str(value).lower()}" for key, value in OLD_KAFKA_CONSUMER.items())

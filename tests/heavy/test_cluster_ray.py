@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_refused_at_once_or_after_the_time_that_was_given(l
         started = time.monotonic()
         with pytest.raises(TimeoutError, match=r"worker 0 with .*'num_cpus': 64.* did not start within 2 seconds"):
             ray_crew(local_ray, 1, resources={"num_cpus": 64}, start_seconds=2)
-        assert time.monotonic() - started < 45  # without the word it would be a minute
+        assert time.monotonic() - started < room.START_SECONDS / 2  # which it would take without the word
         with pytest.raises(ValueError, match=r"resources\['memory'\] is '1GB', expected a number"):
             ray_crew(local_ray, 1, resources={"memory": "1GB"})
         with pytest.raises(TypeError, match="unexpected keyword argument 'sed'"):
@@ -291,7 +291,6 @@ def test_an_operation_that_always_ends_its_worker_ends_the_crew_with_a_word(loca
 
 
 def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_ray, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(room, "CONNECT_SECONDS", 3.0)
     with socket.socket() as silent, socket.socket() as closed, socket.socket() as other:
         for listener in (silent, closed, other):
             listener.bind(("127.0.0.1", 0))
@@ -306,10 +305,11 @@ def test_a_cluster_that_does_not_answer_is_refused_within_the_time_limit(local_r
             "no-such-host.invalid:6379": "",
         }
         for address, reason in addresses.items():
+            monkeypatch.setattr(room, "CONNECT_SECONDS", 3.0 if "within" in reason else 60.0)
             started = time.monotonic()
             with pytest.raises(ConnectionError, match=f"no Ray cluster can be reached at '{address}': .*{reason}"):
                 ray_crew(address)
-            assert time.monotonic() - started < 30  # Ray itself would wait for minutes
+            assert time.monotonic() - started < 120  # Ray itself would wait for minutes
         answering.join()
     for address in ("ray://127.0.0.1:10001", "127.0.0.1", "host:port"):
         with pytest.raises(ValueError, match=f"address is '{address}', expected 'host:port'"):

@@ -144,7 +144,7 @@ def test_every_shard_reads_its_own_partitions_of_a_topic(kafka_mock, local_ray, 
         for row in table.to_pylist():
             producer.produce("rows", json.dumps(row), partition=k)
         singles.append(SGBRegressor(**SMALL).fit(table.drop_columns(["y"]), made.y))
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     sources = [{"where": f"kafka://{kafka_mock}/rows", "partitions": [k]} for k in range(2)]
     with on_ray(local_ray, tmp_path, workers=2) as first:
         reports = first.learn_from(sources, "y", every=200, chunk=100)

@@ -20,9 +20,10 @@ from streamboost.serving.arrow_bodies import ARROW_TYPE  # noqa: E402
 from streamboost.serving.openapi import document  # noqa: E402
 
 TOKEN = "t" * 32
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 SMALL = {"n_estimators": 2, "max_depth": 2, "memory": (64,), "new_columns": "grow", "random_state": 0}
 EXAMPLES = 100
-LIMITS = Limits(columns=12, classes=6, rows=50)
+LIMITS = Limits(columns=12, classes=6, rows=50, body_seconds=300.0)
 # A schema cannot say that a column holds one kind of value, that there are as many keys as rows, or what a model has
 # learned so far: data that fit the schema may be refused for these.
 FITTING = ["2xx", "3xx", "401", "403", "404", "409", "413", "422", "503"]
@@ -59,7 +60,7 @@ def served(request, tmp_path_factory):
     feed, live = Feed(), LiveModel(directory, request.param(**SMALL), target="y", durable=False)
     app = create_app(live, feed=feed, tokens=Tokens({TOKEN: ["admin"]}), limits=LIMITS, hosts=None)
     with serve_in_thread(app, feed=feed) as running:
-        with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        with httpx.Client(base_url=running.url, headers=HEADERS, timeout=180) as client:
             rows = [{"a": i % 3, "b": "odd" if i % 2 else "even", "y": i % 2} for i in range(50)]
             assert client.post("/learn", json={"rows": rows}).status_code == 200
         yield running
@@ -68,7 +69,7 @@ def served(request, tmp_path_factory):
 
 CONFIG = SchemathesisConfig.from_dict(
     {
-        "headers": {"Authorization": f"Bearer {TOKEN}"},
+        "headers": HEADERS,
         "checks": {
             "positive_data_acceptance": {"expected-statuses": FITTING},
             "negative_data_rejection": {"expected-statuses": UNFITTING},
@@ -87,11 +88,11 @@ API = schemathesis.openapi.from_dict(document(LIMITS, has_tokens=True), config=C
     phases=[Phase.explicit, Phase.generate],
 )
 def test_every_answer_is_as_the_document_says(case, served):
-    case.call_and_validate(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30)
+    case.call_and_validate(base_url=served.url, headers=HEADERS, timeout=180)
 
 
 def test_the_server_is_well_after_all_this_and_says_finite_numbers(served):
-    with httpx.Client(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+    with httpx.Client(base_url=served.url, headers=HEADERS, timeout=180) as client:
         assert client.get("/healthz").json()["status"] == "ok"
         said = client.post("/predict", json={"row": {"a": 1}}).json()["predictions"][0]
         assert not isinstance(said, float) or math.isfinite(said)
