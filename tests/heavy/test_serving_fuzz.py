@@ -50,7 +50,7 @@ def streams(draw):
     return stream(draw(st.dictionaries(names, column(numbers) | column(texts), min_size=1)))
 
 
-schemathesis.openapi.media_type(ARROW_TYPE, streams())  # other bytes: tests/test_serving_bodies.py
+schemathesis.openapi.media_type(ARROW_TYPE, streams())  # other bytes: tests/serving/test_serving_bodies.py
 
 
 @pytest.fixture(scope="module", params=[SGBRegressor, SGBClassifier])
@@ -80,7 +80,7 @@ CONFIG = SchemathesisConfig.from_dict(
 API = schemathesis.openapi.from_dict(document(LIMITS, has_tokens=True), config=CONFIG)
 
 
-@API.exclude(path="/events").parametrize()  # which has no end; tests/test_serving.py reads it
+@API.exclude(path="/events").parametrize()  # which has no end; tests/serving/test_serving_telling.py reads it
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -1,0 +1,252 @@
+"""A naive twin of a live model: dicts, and a model that is told everything at once."""
+
+import itertools
+import math
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from live_models import Clock, crash, features, regressor
+
+from streamboost.live import LiveModel
+from streamboost.states import same_state
+
+
+class Twin:
+    def __init__(self, model, clock, *, expire_after, default, limit, within, ids, every):
+        self.model, self.clock = model, clock
+        self.expire_after, self.default, self.limit, self.within = expire_after, default, limit, within
+        self.n_ids, self.every = ids, every
+        self.number = itertools.count()
+        self.waiting, self.learned, self.early = {}, {}, {}  # key: (time, number, row[, label])
+        self.ids = []
+        self.rows = self.entries = self.corrected = self.expired = self.crowded = self.dropped = self.bad = 0
+        self.saved_entries = self.saved_rows = self.tried_rows = 0
+
+    def teach(self, rows, y):
+        if rows:
+            self.model.learn(features(*rows), np.array(y))
+            self.rows += len(rows)
+            self.entries += 1
+
+    def learn(self, rows, y, id=None):
+        if id is None or id not in self.ids:
+            good = [not (math.isnan(target) or math.isinf(target)) for target in y]
+            self.bad += good.count(False)
+            self.teach([row for row, ok in zip(rows, good, strict=True) if ok], [t for t in y if math.isfinite(t)])
+            self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
+        self.tidy()
+
+    def remember(self, keys, rows, id=None):
+        if id is not None and id in self.ids:
+            return
+        self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
+        for key, row in zip(keys, rows, strict=True):
+            self.learned.pop(key, None)
+            self.waiting[key] = (self.clock(), next(self.number), row)
+        while len(self.waiting) > 2 * self.limit:
+            del self.waiting[self.oldest(self.without_due(self.waiting))]
+            self.dropped += 1
+
+    def without_due(self, things):
+        """Neither rows whose label is there nor labels whose row is."""
+        return {key: thing for key, thing in things.items() if not (key in self.waiting and key in self.early)}
+
+    def label(self, keys, labels, id=None):
+        if id is None or id not in self.ids:
+            fresh, again, early = [], [], []
+            for key, label in zip(keys, labels, strict=True):
+                known = key in self.learned and self.clock() - self.learned[key][0] <= self.within
+                if key in self.waiting:
+                    fresh.append((key, label))
+                elif known and self.learned[key][3] != label:
+                    again.append((key, label))
+                elif not known:
+                    early.append((key, label))
+            rows = {key: self.learned[key][2] for key, _ in again}
+            self.settle(fresh)  # may push out one that is corrected here
+            again = self.good(again)
+            self.teach([rows[key] for key, _ in again], [label for _, label in again])
+            for key, label in again:
+                if key in self.learned:
+                    self.learned[key] = (*self.learned[key][:3], label)
+                self.early.pop(key, None)
+            self.corrected += len(again)
+            for key, label in self.good(early):
+                self.early.pop(key, None)
+                self.early[key] = (self.clock(), next(self.number), label)
+            while len(self.early) > self.limit:
+                del self.early[self.oldest(self.without_due(self.early))]
+            self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
+        self.tidy()
+
+    def good(self, pairs):
+        found = [(key, label) for key, label in pairs if math.isfinite(label)]
+        self.bad += len(pairs) - len(found)
+        return found
+
+    def settle(self, pairs):
+        pairs = self.good(pairs)
+        self.teach([self.waiting[key][2] for key, _ in pairs], [label for _, label in pairs])
+        for key, label in pairs:
+            _, number, row = self.waiting.pop(key)
+            self.learned[key] = (self.clock(), number, row, label)
+            self.early.pop(key, None)
+        while len(self.learned) > self.limit:
+            del self.learned[self.oldest(self.learned)]
+
+    def oldest(self, things):
+        return min(things, key=lambda key: things[key][:2])
+
+    def expire(self):
+        self.settle_due()
+        old = [key for key, (time, *_) in self.waiting.items() if time <= self.clock() - self.expire_after]
+        self.give_up(sorted(old, key=lambda key: self.waiting[key][:2]))
+        self.forget()
+        self.tidy()
+        return len(old)
+
+    def give_up(self, keys):
+        self.expired += len(keys)
+        if self.default is None:
+            self.dropped += len(keys)
+            for key in keys:
+                del self.waiting[key]
+        else:
+            self.settle([(key, self.default) for key in keys])
+
+    def tidy(self):
+        self.settle_due()
+        surplus = len(self.waiting) - self.limit
+        if surplus > 0:
+            self.crowded += surplus
+            self.give_up(sorted(self.waiting, key=lambda key: self.waiting[key][:2])[:surplus])
+        self.save_if_due()
+
+    def settle_due(self):
+        due = sorted((self.waiting[key][1], key) for key in self.early if key in self.waiting)
+        timely = [key for _, key in due if self.waiting[key][0] - self.early[key][0] <= self.within]
+        pairs = [(key, self.early[key][2]) for key in timely]
+        for _, key in due:
+            del self.early[key]
+        self.settle(pairs)
+
+    def forget(self):
+        before = self.clock() - self.within
+        for things in (self.learned, self.early):
+            for key in [key for key, thing in self.without_due(things).items() if thing[0] < before]:
+                del things[key]
+
+    def save_if_due(self):
+        if self.rows - self.tried_rows >= self.every:
+            self.save()
+
+    def save(self):
+        if self.entries != self.saved_entries:
+            self.saved_entries, self.saved_rows, self.tried_rows = self.entries, self.rows, self.rows
+            self.forget()
+
+
+class Pair:
+    """A live model and its twin, told the same; after each request they are compared."""
+
+    def __init__(self, place, expire_after, default):
+        self.place, self.clock = place, Clock()
+        self.options = {"expire_after": expire_after, "default": default, "clock": self.clock, "durable": False}
+        self.options |= {"pending_limit": 4, "correct_within": 40.0, "remember_ids": 3, "checkpoint_every": 9}
+        self.live = LiveModel(place / "live", regressor(memory=16), **self.options)
+        self.twin = Twin(
+            regressor(memory=16),
+            self.clock,
+            expire_after=expire_after,
+            default=default,
+            limit=self.options["pending_limit"],
+            within=self.options["correct_within"],
+            ids=self.options["remember_ids"],
+            every=self.options["checkpoint_every"],
+        )
+
+    def learn(self, rows, y, id):
+        id = id and f"learn {id}"
+        learned = self.live.learn(features(*rows).append_column("target", pa.array(y)), id=id)
+        assert learned.repeated == (id is not None and id in self.twin.ids)
+        if not learned.repeated:
+            assert learned.y.tolist() == [target for target in y if not math.isnan(target)]
+            assert sorted(learned.reasons) == [i for i, target in enumerate(y) if math.isnan(target)]
+        self.twin.learn(rows, y, id)
+
+    def predict(self, keys, rows, id):
+        id = id and f"remember {id}"
+        self.live.predict(features(*rows), keys, id=id)
+        self.twin.remember(keys, rows, id)
+        self.twin.tidy()
+
+    def remember(self, keys, rows, id):
+        id = id and f"remember {id}"
+        thread = threading.Thread(target=self.live.remember, args=(keys, features(*rows)), kwargs={"id": id})
+        thread.start()
+        thread.join()
+        self.twin.remember(keys, rows, id)
+
+    def label(self, keys, labels, id):
+        id = id and f"label {id}"
+        before = self.twin.corrected
+        labelled = self.live.label(keys, labels, id=id)
+        assert labelled.repeated == (id is not None and id in self.twin.ids)
+        self.twin.label(keys, labels, id)
+        if not labelled.repeated:
+            assert labelled.corrected == self.twin.corrected - before
+            assert sum(labelled[:5]) == len(keys)
+
+    def wait(self, seconds):
+        self.clock.now += seconds
+
+    def pause(self):
+        """Nobody writes for so long that all that can be too late is."""
+        self.wait(70.0)
+
+    def expire(self):
+        assert self.live.expire() == self.twin.expire()
+
+    def checkpoint(self):
+        self.live.checkpoint()
+        self.twin.save()
+
+    def crash(self):
+        directory = crash(self.live, self.place)
+        self.twin.tried_rows = self.twin.saved_rows
+        self.live = LiveModel(directory, **self.options)
+        self.twin.save_if_due()
+
+    def close_and_open(self):
+        self.live.close()
+        self.twin.save()
+        self.live = LiveModel(self.live.directory, **self.options)
+
+    def refuse(self, which):
+        self.learn([(0.0, "x")], [1.0], None)  # so that columns are known
+        live, table = self.live, features((1.0, "x"), (2.0, "y"))
+        wrong = [
+            lambda: live.learn(table),
+            lambda: live.learn(pa.table({"a": ["text"], "target": [1.0]})),
+            lambda: live.learn(pa.table({"a": [[1.0]], "target": [1.0]})),
+            lambda: live.label(["k1", "k1"], [1.0, 2.0]),
+            lambda: live.label(["k1", "k2"], [1.0]),
+            lambda: live.label(["k1", "k2"], [1.0, "one"]),
+            lambda: live.remember(["k1"], table),
+            lambda: live.remember(["k1", "k1"], table),
+            lambda: live.predict(table.append_column("target", pa.array([1.0, 2.0])), ["k1", "k2"]),
+        ]
+        with pytest.raises((TypeError, ValueError)):
+            wrong[which % len(wrong)]()
+
+    def compare(self):
+        live, twin = self.live, self.twin
+        assert same_state(live.model, twin.model)
+        figures = [live.rows, live.n_pending, live.n_early, live.n_corrected, live.n_expired, live.n_crowded]
+        waiting = [len(twin.waiting), len(twin.early)]
+        assert figures == [twin.rows, *waiting, twin.corrected, twin.expired, twin.crowded]
+        assert (live.n_dropped, live.n_quarantined) == (twin.dropped, twin.bad)
+        assert live._journal.counts["learned"] == len(twin.learned)
+        assert live.journal_length <= twin.entries

@@ -1,0 +1,90 @@
+"""Disks that fail: what was asked is refused whole, and the health says so until all is well."""
+
+import tempfile
+
+import pytest
+from served import REQUESTS, fail, friedman, wait_for
+
+from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.serving import writer as writer_module
+
+
+def test_a_disk_that_fails_is_a_503_and_nothing_is_taken(regression, monkeypatch):
+    regression.learn(friedman(20))
+    before = regression.state()
+    monkeypatch.setattr(regression.live, "learn", fail)
+    answer = regression.post("/learn", json={"rows": friedman(5)})
+    assert answer.status_code == 503
+    assert "No space left" in answer.json()["error"]
+    assert "retry-after" in answer.headers
+    assert regression.state() == before
+
+
+def is_failing(served):
+    answer = served.get("/healthz")
+    assert answer.status_code in (200, 503)
+    assert answer.json()["status"] == {200: "ok", 503: "failing"}[answer.status_code]
+    if answer.status_code == 503:
+        assert "No space left" in answer.json()["error"]
+    return answer.status_code == 503
+
+
+def test_expiry_that_fails_shows_in_the_health(regression, monkeypatch):
+    assert not is_failing(regression)
+    monkeypatch.setattr(regression.live, "expire", fail)
+    wait_for(lambda: is_failing(regression))
+    monkeypatch.undo()
+    wait_for(lambda: not is_failing(regression))
+
+
+def fill_disk(patch, directory):
+    """Let attempts to write into a directory fail, and note them; Numba may write what it compiled elsewhere."""
+    make, looks = tempfile.TemporaryFile, []
+
+    def refuse(*options, dir=None, **more):
+        if dir != directory:
+            return make(*options, dir=dir, **more)
+        looks.append(dir)
+        return fail()
+
+    patch.setattr(tempfile, "TemporaryFile", refuse)
+    return looks
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_that_could_not_be_written_down_shows_in_the_health_until_the_disk_is_well(
+    regression, monkeypatch, name
+):
+    monkeypatch.setattr(writer_module, "PAUSE", 0.05)
+    path, body = REQUESTS[name]
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(regression.live, name, fail)
+        looks = fill_disk(full, regression.live.directory)
+        assert regression.post(path, json=body).status_code == 503
+        assert is_failing(regression)
+        wait_for(lambda: len(looks) > 2)
+        assert is_failing(regression), "the disk is still full, though nobody asks for anything"
+    wait_for(lambda: not is_failing(regression))
+    assert not list(regression.live.directory.glob("tmp*"))
+
+
+def test_the_next_request_that_is_written_down_makes_all_well_at_once(regression, monkeypatch):
+    fill_disk(monkeypatch, regression.live.directory)
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(regression.live, "learn", fail)
+        assert regression.post("/learn", json={"rows": friedman(5)}).status_code == 503
+        assert is_failing(regression)
+    regression.learn(friedman(5))
+    assert not is_failing(regression)
+
+
+def test_a_checkpoint_that_fails_shows_in_the_health_and_is_tried_again(regression, monkeypatch):
+    monkeypatch.setattr(writer_module, "RETRY_CHECKPOINT", 0.0)
+    regression.learn(friedman(30))
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(CheckpointStore, "save", fail)
+        assert regression.post("/checkpoint").status_code == 503
+        wait_for(lambda: "checkpoint" in regression.get("/healthz").text)  # and the disk takes other things
+        assert is_failing(regression)
+    wait_for(lambda: not is_failing(regression))
+    assert read_latest(regression.live.directory).rows == 30

@@ -1,0 +1,168 @@
+"""How much the server takes on: bodies, rows, columns, classes, connections, requests that wait."""
+
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import httpx
+import pyarrow as pa
+import pytest
+from served import ARROW, HEAD, SMALL, arrow, friedman, raw, serving, wait_for
+
+from streamboost import SGBClassifier, SGBRegressor
+from streamboost.live import LiveModel
+from streamboost.serving import Limits, create_app
+from streamboost.serving.patience import protocol_class
+
+
+def test_a_model_does_not_grow_without_bounds(tmp_path):
+    with serving(tmp_path / "m", SGBClassifier(**SMALL), limits=Limits(columns=3, classes=4)) as served:
+        for i in range(4):
+            assert served.post("/learn", json={"row": {"a": i, "y": i}}).status_code == 200
+        refused = served.post("/learn", json={"row": {"a": 4, "y": 4}})
+        assert (refused.status_code, "5 classes" in refused.text) == (422, True)
+        served.post("/predict", json={"row": {"a": 1}, "keys": ["k"]})
+        labelled = served.post("/label", json={"labels": [{"key": "k", "target": 9}]}).json()
+        assert (labelled["learned"], "5 classes" in labelled["quarantined"][0]["reason"]) == (0, True)
+        assert served.post("/learn", json={"row": {"b": 1, "c": 1, "y": 0}}).status_code == 200
+        refused = served.post("/learn", json={"row": {"d": 1, "y": 0}})
+        assert (refused.status_code, "4 columns" in refused.text) == (422, True)
+        assert served.live.rows == 5
+
+
+def test_neither_rows_that_wait_nor_early_labels_let_a_model_grow_without_bounds(tmp_path):
+    with serving(tmp_path / "m", SGBClassifier(**SMALL), limits=Limits(columns=3, classes=4)) as served:
+
+        def ask(name, key):
+            return served.post("/predict", json={"row": {"a": 1.0, name: 1.0}, "keys": [key]}).status_code
+
+        served.learn([{"a": 1.0, "y": 0}, {"a": 2.0, "y": 1}])
+        assert served.post("/predict", json={"row": dict.fromkeys("abcd", 1.0), "keys": ["k"]}).status_code == 422
+        assert [ask(name, name) for name in "bcd"] == [200] * 3  # each would fit
+        labels = [{"key": name, "target": 0} for name in "bcd"]
+        told = served.post("/label", json={"labels": labels}).json()
+        assert (told["learned"], "4 columns" in told["quarantined"][0]["reason"]) == (2, True)
+        early = [{"key": f"early {i}", "target": i} for i in range(2, 6)]
+        told = [served.post("/label", json={"labels": [label]}).json() for label in early]
+        assert [len(one["quarantined"]) for one in told] == [0, 0, 1, 1]
+        assert [ask("b", label["key"]) for label in early] == [200] * 4
+        wait_for(lambda: served.live.rows == 6)
+        assert served.live.model.encoder_.names == ["a", "b", "c"]
+        assert served.live.model.classes_.tolist() == [0, 1, 2, 3]
+        assert served.learn([{"a": 1.0, "y": 3}])["learned"] == 1, "what is known is learned as ever"
+
+
+@pytest.mark.parametrize("body", [{"rows": [{"x0": 0.5}] * 101}, arrow(pa.table({"x0": [0.5] * 101}))])
+def test_rows_times_the_columns_of_the_model_are_limited(tmp_path, body):
+    """A row of a few bytes is one with all columns to the model."""
+    with serving(tmp_path / "m", SGBRegressor(**SMALL), limits=Limits(cells=505)) as served:
+        served.learn(friedman(50))
+        served.catch_up()
+        request = {"json": body} if isinstance(body, dict) else {"content": body, "headers": ARROW}
+        assert served.post("/predict", **request).status_code == 200
+        served.learn([{"one more": 1.0, "y": 1.0}])
+        served.catch_up()
+        assert served.post("/predict", **request).status_code == 413
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes(settled):
+    before = settled.state()
+    chunks = b"".join(b"1000\r\n" + b" " * 4096 + b"\r\n" for _ in range(6))
+    found = raw(settled, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert found.startswith(b"HTTP/1.1 413")
+    assert settled.state() == before
+
+
+def test_an_announced_length_that_is_too_large_is_refused_before_it_comes(settled):
+    assert raw(settled, HEAD + b"Content-Length: 99999999999\r\n\r\n").startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_does_not_come_is_given_up(tmp_path):
+    with serving(tmp_path / "m", SGBRegressor(**SMALL), limits=Limits(body_seconds=0.3)) as served:
+        found = raw(served, HEAD + b'Content-Length: 100\r\n\r\n{"rows"')
+        assert found.startswith(b"HTTP/1.1 408")
+        assert b"connection: close" in found.lower()
+        assert b"within 0.3 seconds" in found
+
+
+def test_a_client_that_hangs_up_while_sending_changes_nothing(settled):
+    before = settled.state()
+    with socket.create_connection(("127.0.0.1", settled.running.port)) as line:
+        line.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"rows"')
+    assert settled.get("/healthz").status_code == 200
+    assert settled.state() == before
+    wait_for(lambda: "streamboost_held_bytes 0.0" in settled.get("/metrics").text.splitlines())
+
+
+def test_when_too_much_waits_or_is_held_requests_are_turned_away_whole(tmp_path):
+    limits = Limits(waiting=2, held_bytes=60_000)
+    with serving(tmp_path / "m", SGBRegressor(**SMALL), limits=limits) as served:
+        served.learn(friedman(10))
+        served.catch_up()
+        gate, entered = threading.Event(), threading.Event()
+        learn = served.live.learn
+
+        def slow(table, **more):
+            entered.set()
+            assert gate.wait(300)
+            return learn(table, **more)
+
+        served.live.learn = slow
+        answers = []
+
+        def send(i):
+            with httpx.Client(base_url=served.running.url, timeout=180) as client:
+                answers.append(client.post("/learn", json={"rows": friedman(10, seed=i)}))
+
+        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
+        threads[0].start()
+        assert entered.wait(180)
+        for thread in threads[1:]:
+            thread.start()
+        wait_for(lambda: len(answers) == 3)  # one is being learned, two wait, three were turned away
+        assert {answer.status_code for answer in answers} == {503}
+        assert all(answer.headers["retry-after"] for answer in answers)
+        assert served.post("/predict", json={"row": {"x0": 0.5}}).status_code == 200
+        assert not gate.is_set(), "predictions do not wait for learning"
+        large = served.post("/predict", json={"rows": [{"x0": 0.5}] * 6000})
+        assert (large.status_code, "as many requests as it can" in large.text) == (503, True)
+        gate.set()
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers[3:]] == [200] * 3
+        assert served.live.rows == 40
+
+
+def test_a_connection_that_brings_no_request_is_closed(tmp_path):
+    import uvicorn
+
+    config = uvicorn.Config(lambda: None, http=protocol_class(0.3), log_config=None)
+    live = LiveModel(tmp_path / "m", SGBRegressor(**SMALL), target="y")
+    app = create_app(live)
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, http=config.http, log_config=None, access_log=False, timeout_keep_alive=30)
+    )
+    sock = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started)
+        for pieces in ([], [b"GET /hea", b"lthz", b" HTTP/1.1\r\n", b"Host: "]):  # says nothing; a letter at a time
+            with (
+                suppress(BrokenPipeError, ConnectionResetError),  # closed while it is written to
+                socket.create_connection(sock.getsockname(), timeout=120) as line,
+            ):
+                for piece in pieces:
+                    line.sendall(piece)
+                    time.sleep(0.05)
+                assert line.recv(100) == b""
+        with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=180) as client:
+            for _ in range(3):  # one that brings requests is kept
+                assert client.get("/healthz").status_code == 200
+                time.sleep(0.35)
+    finally:
+        server.should_exit = True
+        thread.join()
+        sock.close()
+        live.close()
