@@ -448,7 +448,8 @@ class Run:
             logger.warning(self.checkpoint_error)
             return
         self.checkpoint_error = None
-        self.source.acknowledge(self.position)
+        if self.position is not None:  # before the first row there is nothing that could be forgotten
+            self.source.acknowledge(self.position)
 
     def _save(self, kept: Any) -> None:
         """Write a checkpoint; a model that lives elsewhere hears of every one that a resumed run could find."""

@@ -50,7 +50,7 @@ class Source(ABC):
         """
 
     def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here
-        """Hear that nothing before ``position`` will be asked for again: the snapshot that holds it is durable."""
+        """Hear that nothing before ``position``, never None, will be asked for again: its snapshot is durable."""
 
     @property
     def schema(self) -> Any:
