@@ -23,7 +23,7 @@ from streamboost.cli.reading import Peeked
 from streamboost.cli.screens import Screen, terminal
 from streamboost.cluster import KeyedBooster, SpreadBooster
 from streamboost.cluster.key_models import small_regressor
-from streamboost.sources import MemorySource
+from streamboost.sources import FileSource, MemorySource
 from streamboost.states import same_state
 
 SMALL = ["--option", "n_estimators=5", "--option", "max_depth=3", "--option", "memory=[64,256]"]
@@ -240,6 +240,19 @@ def test_a_source_that_gives_few_rows_at_a_time_ends_after_as_many_as_asked_for(
     assert batches[-1].position == n
 
 
+@pytest.mark.parametrize("n", [300, 400, 1000, 1500, 2999])
+def test_the_first_rows_of_a_pipe_in_which_a_column_begins_late_are_those_asked_for(n, monkeypatch):
+    parts = [b"a,b,y\n" + 300 * b"1,,2.5\n", 3000 * b"2,7,3.5\n"]  # b has no type until its first value
+    pipe = SimpleNamespace(read1=lambda size: parts.pop(0) if parts else b"")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
+    source = Peeked(FileSource("-", format="csv"), end_after=n, once=True)
+    source.first(None)
+    batches = list(source.read())
+    assert [value for batch in batches for value in batch.table["b"].to_pylist()] == [None] * 300 + [7.0] * (n - 300)
+    assert batches[-1].position["row"] == n
+    assert all(batch.table.num_rows == 1000 for batch in batches[1:-1])
+
+
 ODD = ["[/b]", "[bold]", ":smile:", "\\[/x]", "[", "a,b"]
 
 
@@ -426,7 +439,7 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "price", "--type", "z=string", "--type", "z=int64"], 2, "two types"),
         (["run", "{}/rows.csv", "--target", "price", "--type", "citty=string"], 2, "'citty'"),
         (["run", "synthetic:friedman", "--target", "y", "--type", "x=string"], 2, "--type is for files"),
-        (["run", "{}/rows.csv", "--target", "price", "--option", "n_estimators=-3"], 2, "n_estimators=-3: n_learners"),
+        (["run", "{}/rows.csv", "--target", "price", "--option", "n_estimators=-3"], 2, ": n_estimators is -3"),
         (["run", "{}/rows.csv", "--target", "price", "--option", "max_depth=x"], 2, "max_depth is 'x'"),
         (["run", "{}/rows.csv", "--target", "price", "--option", 'monotonic_cst={{"u":1}}'], 2, "names the column 'u'"),
         (["run", "{}/rows.csv", "--target", "price", "--every", "0"], 2, "Invalid value for '--every'"),
@@ -435,7 +448,11 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "price", "--metric", "f1"], 2, "metric 'f1' is unknown"),
         (["run", "{}/rows.csv", "--target", "price", "--metric", "auc"], 2, "is not one for regression"),
         (["run", "{}/half.csv", "--target", "price", "--strict"], 1, "half.csv, line 3"),
-        (["inspect", "{}/nothing"], 2, "No such file"),
+        (["inspect", "{}/nothing"], 2, "does not exist, expected a run's directory"),
+        (["compare", "{}/model", "{}/nothing"], 2, "does not exist, expected a run's directory"),
+        (["compare", "{}/model", "{}/model", "--on", "{}/nothing.csv", "--target", "price"], 2, "does not exist"),
+        (["compare", "{}/model", "{}/model", "--on", "{}/rows.xls", "--target", "price"], 2, "not tell its format"),
+        (["compare", "{}/model", "{}/model", "--on", "{}/rows.csv", "--target", "prize"], 2, "Did you mean 'price'?"),
         (["inspect", "{}"], 2, "holds no checkpoint"),
         (["inspect", "{}/rows.csv"], 2, "no snapshot"),
         (["predict", "{}/rows.csv", "--model", "{}/rows.csv"], 2, "no snapshot"),
@@ -446,6 +463,7 @@ def refused(capsys, *words):
 def test_what_is_asked_wrongly_gets_one_clear_sentence_and_its_exit_code(words, code, sentence, rows, tmp_path, capsys):
     (tmp_path / "half.csv").write_text("x,price\n1,2\n3")
     (tmp_path / "rows.xls").write_text("")
+    SGBRegressor().save(tmp_path / "model")
     found, said = refused(capsys, *(word.format(tmp_path) for word in words))
     assert sentence in said
     assert found == code

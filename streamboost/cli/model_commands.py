@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ import typer
 from rich.console import Console
 
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
+from streamboost.cli.reading import source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_pairs, terminal
 from streamboost.cluster.crew import Cut
@@ -21,7 +24,7 @@ from streamboost.guards import Guard
 from streamboost.inspection import describe, plain, plain_metrics
 from streamboost.scores import ScoreBook, Scored, choose_metrics
 from streamboost.snapshots import load
-from streamboost.sources import open_source
+from streamboost.sources import Batch, open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]
 Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
@@ -43,6 +46,10 @@ def load_model(path: Path) -> StreamEstimator:
 
 
 def _load(path: Path) -> Any:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{str(path)!r} does not exist, expected a run's directory or a file of model.save. Look for a typo."
+        )
     if not path.is_dir():
         return load(path)
     live = path / "live"
@@ -139,9 +146,10 @@ def compare(
             raise Refused("--on and --target belong together: rows, and the column to predict.")
         if len({about["task"] for about in abouts.values()}) > 1:
             raise Refused("A and B have different tasks, so there is nothing to compare.")
+        batches = None if on is None else _opened(on, format)
     found: dict[str, Any] = {"A": abouts["A"], "B": abouts["B"], "on": None}
-    if on is not None and target is not None:
-        found["on"] = _contest(models, on, target, format)
+    if batches is not None and target is not None:
+        found["on"] = _contest(models, batches, target)
     if as_json:
         typer.echo(json.dumps(found, default=str))
         return
@@ -158,7 +166,13 @@ def compare(
         print_pairs(console, f"On {scores['rows']:,} rows", rows, ("", "A", "B"))
 
 
-def _contest(models: dict[str, Any], on: list[str], target: str, format: str | None) -> dict[str, Any]:
+def _opened(on: list[str], format: str | None) -> Iterator[Batch]:
+    """The batches of a source, of which the first is there: what is wrong with the source shows before it is used."""
+    batches = iter(open_source(*on, **source_options(on, format=format)).read())
+    return itertools.chain([batch for batch in [next(batches, None)] if batch is not None], batches)
+
+
+def _contest(models: dict[str, Any], batches: Iterator[Batch], target: str) -> dict[str, Any]:
     """Both models predict the same rows and learn none."""
     task = "classification" if isinstance(models["A"], SGBClassifier) else "regression"
     books, contenders = {}, {}
@@ -173,7 +187,7 @@ def _contest(models: dict[str, Any], on: list[str], target: str, format: str | N
             classes=None,
         )
     nearer, n_rows = {"A": 0, "B": 0}, 0
-    for batch in open_source(*on, **({} if format is None else {"format": format})).read():
+    for batch in batches:
         check_column(target, batch.table.column_names, "--target")
         sifted = Guard().sift(batch.table, target, task)  # type: ignore[arg-type]
         n_rows += len(sifted.y)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from streamboost.cli.refusals import Refused
 from streamboost.sources import BadRow, Batch, Position, Source
+from streamboost.sources.base import Piece, in_batches
 
 STDIN = "-"
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
@@ -71,23 +70,21 @@ class Peeked(Source):
 
     def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
         if self.once and self.end_after is not None:
-            return self._in_steps(position, n_rows, self.end_after)
+            return self._one_by_one(position, n_rows, self.end_after)
         return iter(self.source.read(position, n_rows))
 
-    def _in_steps(self, position: Position, n_rows: int, end_after: int) -> Iterator[Batch]:
-        """The first rows of what can be read once: in steps that end where a batch does, and where all of it does."""
-        step = end_after if end_after <= n_rows else math.gcd(end_after, n_rows)
-        gathered, n_read = [], 0
-        for batch in self.source.read(position, step):
-            gathered.append(batch.table)
-            n_read, position = n_read + batch.table.num_rows, batch.position
-            if n_read % n_rows == 0 or n_read == end_after:
-                yield Batch(pa.concat_tables(gathered).combine_chunks(), position)
-                gathered = []
-            if n_read == end_after:
-                return
-        if gathered:
-            yield Batch(pa.concat_tables(gathered).combine_chunks(), position)
+    def _one_by_one(self, position: Position, n_rows: int, end_after: int) -> Iterator[Batch]:
+        """The first rows of what can be read once, each with its position: batches may end after any of them."""
+        for batch in in_batches(self._rows(position, end_after), n_rows):
+            yield Batch(batch.table.combine_chunks(), batch.position)
+
+    def _rows(self, position: Position, end_after: int) -> Iterator[Piece | None]:
+        schema = None
+        for table, after in itertools.islice(self.source.read(position, 1), end_after):
+            if schema is not None and table.schema != schema:  # a column has a type from here on, or is new
+                yield None
+            schema = table.schema
+            yield Piece(table, lambda k, after=after: after)  # type: ignore[misc]
 
     def acknowledge(self, position: Position) -> None:
         """Pass it on."""
