@@ -21,6 +21,7 @@ from sklearn.tree import DecisionTreeRegressor
 from streamboost import recipes, theory
 from streamboost.arrays import FloatArray
 from streamboost.boosting import Booster
+from streamboost.chunks import check_chunk
 from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.errors import require
 from streamboost.losses import Loss, Softmax
@@ -93,6 +94,7 @@ def report(
     (True, True)
     """
     require("matplotlib", extra="plot", by="report")
+    _check_place(Path(file))
     booster, rows, targets = _parts(model, X, y)
     booster = copy.deepcopy(booster)
     scores = hindsight_tree(rows, targets, booster.loss) if comparator is None else comparator
@@ -129,7 +131,10 @@ def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]
     if isinstance(model, Booster):
         rows, targets = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
         _check_lengths(rows, targets)
-        return model, rows, targets[:, None] if targets.ndim == 1 else targets
+        rows, targets, _ = check_chunk(
+            rows, targets, None, model.loss, model.stack.n_features if model.is_open else None
+        )
+        return model, rows, targets
     if not hasattr(model, "booster_"):
         raise TypeError(
             f"model is a {type(model).__name__}, expected a Booster, or an SGBRegressor or SGBClassifier that has "
@@ -153,6 +158,13 @@ def _check_lengths(rows: FloatArray, targets: FloatArray) -> None:
         raise ValueError(f"X has {len(rows)} rows and y has {len(targets)}, expected a target for each row.")
 
 
+def _check_place(file: Path) -> None:
+    """Before anything is learned: a page that cannot be written would be known only at the end."""
+    if file.is_dir() or not file.parent.is_dir():
+        wrong = "a folder" if file.is_dir() else f"in {str(file.parent)!r}, which is no folder"
+        raise ValueError(f"file {str(file)!r} is {wrong}, expected a file to write. Make the folder, or name another.")
+
+
 # The page.
 
 
@@ -172,7 +184,10 @@ def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) 
     ]
     table = "".join(f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in facts)
     pictures = [
-        (_regret_over_learners(regret), "Average regret of the booster cut off after so many learners."),
+        (
+            _regret_over_learners(regret),
+            f"Average regret of the booster cut off after so many learners.{_dashed(regret)}",
+        ),
         (_regret_over_rows(regret), f"Average regret of all {N} learners over the rows so far."),
         (_edges(regret), "What share of its target each learner explains, on these rows."),
     ]
@@ -191,7 +206,21 @@ def _lead(regret: Regret, is_exact: bool) -> str:
         return "The base alone predicts these rows: it leaves the learners nothing but rounding to explain."
     if n_rows < theory.ENOUGH_ROWS:
         return f"Too few rows ({n_rows}) to judge the learners: show it {theory.ENOUGH_ROWS} or more."
-    return theory.judge(regret.edges)
+    return f"{theory.judge(regret.edges)} {_best_number(regret.by_learners)}"
+
+
+def _best_number(by_learners: FloatArray) -> str:
+    """How many learners do best: a learner without an edge may still point the right way, and small steps forgive."""
+    N, best = len(by_learners) - 1, int(by_learners.argmin())
+    if best == N:
+        return "By the regret on these rows no smaller N does better."
+    name = f"N = {best}" if best else "N = 0, the base alone,"
+    return f"By the regret on these rows {name} does best ({by_learners[best]:.4g}; N = {N}: {by_learners[N]:.4g})."
+
+
+def _dashed(regret: Regret) -> str:
+    drawn = np.isfinite(regret.bound)[1:].any()
+    return " Dashed: the bound at the weakest edge of so many learners." if drawn else ""
 
 
 def _edge_numbers(edges: FloatArray) -> str:
@@ -256,7 +285,7 @@ def _regret_over_learners(regret: Regret) -> Any:
     whole_numbers(axes)
     if (regret.by_learners > 0).all():
         logarithmic(axes.yaxis)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     return drawing
 
 
@@ -264,7 +293,7 @@ def _regret_over_rows(regret: Regret) -> Any:
     drawing, axes = blank("rows", "average regret")
     rows, averages = regret.over_rows
     settled = rows >= min(FEW_ROWS, rows[-1])
-    axes.plot(rows[settled], averages[settled], color=COLOURS[0])
+    axes.plot(rows[settled], averages[settled], color=COLOURS[0], marker="." if settled.sum() < 3 else None)
     logarithmic(axes.xaxis)
     if (averages[settled] > 0).all():
         logarithmic(axes.yaxis)
@@ -275,6 +304,7 @@ def _edges(regret: Regret) -> Any:
     drawing, axes = blank("learner", "edge γ")
     axes.bar(np.arange(1, len(regret.edges) + 1), np.nan_to_num(regret.edges), color=COLOURS[0])
     axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set_xlim(0.4, len(regret.edges) + 0.6)
     whole_numbers(axes)
     return drawing
 
@@ -306,15 +336,24 @@ def blank(x: str, y: str, title: str = "", *, width: float = 4.4, height: float 
 
 
 def logarithmic(axis: Any) -> None:
-    """Give an axis a logarithmic scale with plain numbers at 1, 2 and 5."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Give an axis a logarithmic scale with plain numbers at 1, 2 and 5; evenly, if fewer than three of these fit."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     (axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale)("log")
     low, high = axis.get_data_interval()
     is_wide = high > 300 * max(low, 1e-300)
-    axis.set_major_locator(LogLocator(subs=(1.0,) if is_wide else (1.0, 2.0, 5.0)))
+    even = not is_wide and _n_marks(low, high) < 3
+    subs = (1.0,) if is_wide else (1.0, 2.0, 5.0)
+    axis.set_major_locator(MaxNLocator(5) if even else LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _n_marks(low: float, high: float) -> int:
+    """How many of 1, 2, 5, 10, 20, … and 0.5, 0.2, 0.1, … there are from low to high, both above 0."""
+    tens = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = np.outer(tens, [1.0, 2.0, 5.0])
+    return int(((low <= marks) & (marks <= high)).sum())
 
 
 def _tick(value: float) -> str:

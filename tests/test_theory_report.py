@@ -49,7 +49,7 @@ def test_the_page_of_a_booster_tells_what_measuring_it_tells(rows, tmp_path):
         again.bound[-1], rel=1e-3
     )
     text = (tmp_path / "page.html").read_text()
-    assert f"<p class='lead'>{theory.judge(again.edges)}</p>" in html.unescape(text)
+    assert f"<p class='lead'>{theory.judge(again.edges)} By the regret" in html.unescape(text)
     assert "stays below the theorem's bound. Bounds" in html.unescape(text)
     assert text.count("<svg") == 3
 
@@ -142,6 +142,39 @@ def test_rows_and_targets_that_do_not_fit_are_refused_in_a_plain_sentence(rows, 
             report(model, X[:30], y[:20], tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"X has shape \(0, 10\), expected rows of numbers"):
         report(trees(), X[:0], y[:0], tmp_path / "page.html")
+    endless, unknown = X[:30].copy(), y[:30].copy()
+    endless[3, 2], unknown[4] = np.inf, np.nan
+    with pytest.raises(ValueError, match=r"X holds infinity in row 3, column 2\. Use NaN"):
+        report(trees(), endless, y[:30], tmp_path / "page.html")
+    with pytest.raises(ValueError, match="row 4"):
+        report(trees(), X[:30], unknown, tmp_path / "page.html")
+    started = trees()
+    started.learn(X[:30], y[:30])
+    with pytest.raises(ValueError, match="X has 3 features, expected 10"):
+        report(started, X[:30, :3], y[:30], tmp_path / "page.html")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_learned(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(theory, "measure_regret", None)
+    with pytest.raises(ValueError, match=r"page.html' is in '.*nowhere', which is no folder, expected a file to write"):
+        report(trees(), *rows, tmp_path / "nowhere" / "page.html")
+    with pytest.raises(ValueError, match="is a folder, expected a file to write"):
+        report(trees(), *rows, tmp_path)
+
+
+def test_the_page_tells_which_number_of_learners_does_best_by_the_regret_itself(rows, tmp_path):
+    X, y = rows
+    exact = X @ np.arange(1.0, 11.0)
+    for target, N in ((exact, 6), (y + 3.0 * np.random.default_rng(0).normal(size=len(y)), 30)):
+        booster = Booster(Squared(), GradientDescent(0.3), LinearStack(N), base=Constant(0))
+        regret = report(booster, X, target, tmp_path / "page.html", chunk=20)
+        best, text = int(regret.by_learners.argmin()), html.unescape((tmp_path / "page.html").read_text())
+        if target is exact:
+            assert best == N
+            assert "By the regret on these rows no smaller N does better." in text
+        else:
+            assert 0 < best < N
+            assert f"By the regret on these rows N = {best} does best ({regret.by_learners[best]:.4g}; N = 30: " in text
 
 
 def test_a_comparator_of_ones_own_is_used(rows, tmp_path):
@@ -210,6 +243,26 @@ def test_large_numbers_on_an_axis_are_told_in_millions():
     told = [axes.xaxis.get_major_formatter()(value, 0) for value in (1e3, 1e6, 2e7)]
     assert told == ["1,000", "1 M", "20 M"]
     assert axes.yaxis.get_major_formatter()(0.001, 0) == "0.001"
+
+
+@pytest.mark.parametrize("interval", [(0.81, 1.0), (0.43, 1.1), (1.01, 9.9), (0.003, 0.0042), (20, 6000), (1e-4, 80.0)])
+def test_a_logarithmic_axis_has_at_least_three_numbers_however_short_it_is(interval):
+    _, axes = blank("x", "y")
+    axes.plot([1, 2], interval)
+    logarithmic(axes.yaxis)
+    low, high = axes.get_ylim()
+    told = [
+        axes.yaxis.get_major_formatter()(value, 0) for value in axes.yaxis.get_majorticklocs() if low <= value <= high
+    ]
+    assert 3 <= len(set(told)) <= 10
+
+
+def test_every_word_of_a_picture_can_be_read_on_a_dark_page(rows, tmp_path):
+    X, y = rows
+    report(trees(), X[:200], y[:200], tmp_path / "page.html", chunk=20)
+    words = re.findall(r"<text[^>]*>[^<]*</text>", (tmp_path / "page.html").read_text())
+    assert any("measured" in word for word in words)
+    assert all("currentColor" in word for word in words)
 
 
 def test_pictures_take_the_ink_of_the_page_and_keep_their_names_apart():
