@@ -360,7 +360,15 @@ def test_a_failure_after_all_checks_ends_it_until_a_checkpoint_is_attached(tmp_p
             patch.setattr("streamboost.cluster.key_models.learn", lambda *args: 1 / 0)
             with pytest.raises(RuntimeError, match="failed on rows that had passed all checks"):
                 booster.learn(rows, y)
-        for act in (lambda: booster.learn(rows, y), booster.detach, lambda: booster.forget(1)):
+        for act in (
+            lambda: booster.learn(rows, y),
+            booster.detach,
+            lambda: booster.forget(1),
+            lambda: booster.predict(rows),
+            lambda: booster.model_of(1),
+            lambda: booster.key_rows(1),
+            booster.keys,
+        ):
             with pytest.raises(RuntimeError, match="learned only in part"):
                 act()
         booster.attach(cut)

@@ -28,6 +28,7 @@ from streamboost.losses import Absolute, Hinge, Logistic, Poisson, Softmax, Squa
 from streamboost.prequential import run
 from streamboost.running import Options, Run
 from streamboost.sources import open_source
+from streamboost.stacks import ConvStack
 from streamboost.states import same_state
 
 SMALL = {"n_estimators": 6, "max_depth": 3, "memory": (512,), "random_state": 0}
@@ -647,20 +648,95 @@ def test_options_and_methods_that_do_not_fit_are_refused():
         model.learn(pa.table({"x": [1.0]}), [1.0])
 
 
-def test_what_goes_wrong_while_learning_is_said_by_the_next_call(monkeypatch):
+def fail(*args, **named):
+    raise FloatingPointError("a gradient is not finite")
+
+
+def test_what_goes_wrong_while_learning_is_said_by_every_call_until_a_checkpoint_is_attached(tmp_path, monkeypatch):
+    X, y = numbers(200)
+    with sharded(directory=tmp_path) as model:
+        model.learn(X[:100], y[:100])
+        cut, said = model.detach(), model.predict(X)
+        with monkeypatch.context() as patch:
+            patch.setattr(model.crew._stations[1]._worker, "learn", fail)
+            model.learn(X[100:150], y[100:150])
+            with pytest.raises(FloatingPointError, match="not finite"):
+                model.predict(X)
+        for act in (lambda: model.predict(X), lambda: model.learn(X, y), model.detach, lambda: model.shard(0)):
+            with pytest.raises(RuntimeError, match=r"learned only in part.*not finite.*Attach the last checkpoint"):
+                act()
+        model.attach(cut)
+        assert_array_equal(model.predict(X), said)
+        assert model.n_rows == 100
+
+
+@pytest.mark.parametrize("chunk", [2, 3])
+@pytest.mark.parametrize("error", [FloatingPointError, ValueError])
+def test_a_run_of_which_a_chunk_failed_on_one_shard_ends_and_does_not_count_it(error, chunk, tmp_path, monkeypatch):
+    source = open_source("synthetic:friedman", total_rows=300)
+    options = Options("y", "regression", chunk=100, checkpoint_rows=100 if chunk == 3 else None)
+    learn, n_left = ShardWorker.learn, [2 * chunk]
+
+    def fail_once(*args):
+        n_left[0] -= 1
+        if not n_left[0]:
+            raise error("on the way")
+        return learn(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWorker, "learn", fail_once)
+        model = sharded(directory=tmp_path / "cuts")
+        with model, Run(source, model, options, tmp_path / "run") as going, pytest.raises((error, RuntimeError)):
+            list(going.reports())
+    model = sharded(directory=tmp_path / "cuts")
+    with model, Run(source, model, options, tmp_path / "run", resume=True) as going:
+        assert list(going.reports())[-1].rows == 300
+        assert [worker["rows"] for worker in model.metrics()] == [150, 150]
+
+
+@pytest.mark.parametrize("place", ["commit", "count"])
+def test_a_chunk_that_is_interrupted_when_shards_learn_it_is_not_gone_on_from(place, monkeypatch):
     X, y = numbers(200)
     with sharded() as model:
         model.learn(X[:100], y[:100])
-        worker = model.crew._stations[1]._worker
-
-        def fail(*args):
-            raise FloatingPointError("a gradient is not finite")
-
-        monkeypatch.setattr(worker, "learn", fail)
-        model.learn(X[100:150], y[100:150])
-        with pytest.raises(FloatingPointError, match="not finite"):
+        with monkeypatch.context() as patch:
+            patch.setattr(*((model, "_commit") if place == "commit" else (model._votes, "count")), interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.learn(X[100:], y[100:])
+        with pytest.raises(RuntimeError, match=r"learned only in part.*KeyboardInterrupt"):
             model.predict(X)
-        assert len(model.predict(X)) == 200  # said once
+
+
+def interrupt(*args):
+    raise KeyboardInterrupt
+
+
+def test_first_rows_that_no_shards_options_fit_change_nothing():
+    X, y = numbers(40)
+    with sharded(SGBRegressor(learner=ConvStack((3, 3), 2, kernel=2, stride=1), random_state=0)) as model:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="n_features is 10, expected 9"):
+                model.learn(X, y)
+        assert model.learn(X[:, :9], y).shape == (40,)
+        assert model.n_rows == 40
+
+
+def test_a_source_whose_rows_fail_half_way_is_not_read_on(files, tmp_path, monkeypatch):
+    with sharded(directory=tmp_path) as model:
+        reports = model.learn_from(files, "y", every=300, chunk=100)
+        next(reports)
+        cut = model.detach()
+        with monkeypatch.context() as patch:
+            patch.setattr(model.crew._stations[1]._worker.state.model, "_learn", fail)
+            with pytest.raises(RuntimeError, match="failed in the middle of rows of its source: FloatingPointError"):
+                list(reports)
+        for act in (model.detach, lambda: model.learn_from(files, "y")):
+            with pytest.raises(RuntimeError, match="learned only in part"):
+                act()
+        model.attach(cut)
+        list(model.learn_from(files, "y", every=300, chunk=100))
+        for k, single in enumerate(singles(files)):
+            assert same_state(model.shard(k), single)
 
 
 def test_workers_are_asked_at_once(monkeypatch):

@@ -24,15 +24,12 @@ from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior
 from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
+from streamboost.cluster.workers import HalfLearned
 from streamboost.encoding import Encoded
 from streamboost.estimator_base import StreamEstimator
 
 SPILLED_AT_ONCE = 64
 ZSTD = pa.Codec("zstd", 1)
-
-
-class HalfLearned(RuntimeError):
-    """A model failed on rows that had passed all checks, after others of its chunk were learned."""
 
 
 class Refused(ValueError):

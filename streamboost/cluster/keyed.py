@@ -185,6 +185,7 @@ class KeyedBooster:
         return self._ask(X, "predict_proba")
 
     def _ask(self, X: Any, method: Method) -> NDArray[Any]:
+        self._check_whole()
         chunk = split(X, self.key)
         parts = parts_of(chunk, self._crew.n_workers)
         tickets = [self._crew.ask(part.worker, "predict", part.rows, part.tokens, part.sizes, method) for part in parts]
@@ -268,7 +269,7 @@ class KeyedBooster:
         if self._half is not None:
             raise RuntimeError(
                 f"a chunk was learned only in part, as something failed on the way ({self._half}). "
-                "Attach the last checkpoint to go on from there."
+                "Attach the last checkpoint to go on from there (--resume on the command line)."
             )
 
     # One key.
@@ -302,6 +303,7 @@ class KeyedBooster:
         return bool(self._crew.result(self._crew.call(self.worker_of(key), "forget", token)))
 
     def _ask_one(self, key: Key, method: str) -> Any:
+        self._check_whole()
         token = hashing.token_of(_checked_key(key))
         return self._crew.result(self._crew.ask(self.worker_of(key), method, token))
 
@@ -310,10 +312,12 @@ class KeyedBooster:
     @property
     def n_keys(self) -> int:
         """How many keys have a model."""
+        self._check_whole()
         return sum(size["keys"] for size in self._crew.results(self._crew.ask_all("sizes")))
 
     def keys(self) -> list[Key]:
         """The keys that have a model."""
+        self._check_whole()
         tokens = (token for part in self._crew.results(self._crew.ask_all("keys")) for token in part)
         return [hashing.key_of(token) for token in sorted(tokens)]
 

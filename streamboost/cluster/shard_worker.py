@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from streamboost import recipes
 from streamboost.arrays import FloatArray
 from streamboost.cluster.keeping import KeepingWorker
+from streamboost.cluster.workers import HalfLearned
 from streamboost.contenders import task_of
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
@@ -194,7 +195,7 @@ class ShardWorker(KeepingWorker):
         task = task_of(model, np.zeros(0))
         sifted = state.guard.sift(batch.table, target, task, model)
         if len(sifted.y):
-            said = self.learn(sifted.X, sifted.y, None, state.expected)
+            said = self._learn_sifted(sifted.X, sifted.y)
             state.guard.learned(sifted.y)
             self._count(said, sifted.y)
         reasons = list(sifted.reasons.values())
@@ -204,6 +205,16 @@ class ShardWorker(KeepingWorker):
             place.bad + len(reasons),
             reasons[-1] if reasons else place.reason,
         )
+
+    def _learn_sifted(self, X: Any, y: Any) -> Said:
+        try:
+            return self.learn(X, y, None, self.state.expected)
+        except (TypeError, ValueError, MemoryError):  # nothing has changed, or whoever made the worker knows what to do
+            raise
+        except Exception as error:
+            raise HalfLearned(
+                f"a shard failed in the middle of rows of its source: {type(error).__name__}: {error}"
+            ) from error
 
     def _count(self, said: Said, y: Any) -> None:
         model = self.state.model

@@ -20,11 +20,12 @@ from sklearn.utils.metaestimators import available_if
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.chunks import check_weight
 from streamboost.cluster import beginnings
-from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
-from streamboost.cluster.shard_sources import ShardReport, make_plan, read
+from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, WorkerLost, make_crew
+from streamboost.cluster.shard_sources import Plan, ShardReport, make_plan, read
 from streamboost.cluster.shard_split import check_split, divide
 from streamboost.cluster.shard_votes import Method, Readout, ShardVotes, check_method
 from streamboost.cluster.shard_worker import Progress, Said, ShardWorker, Tally, check_template, take
+from streamboost.cluster.workers import HalfLearned
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
@@ -75,7 +76,8 @@ class ShardedBooster:
     Notes
     -----
     A chunk that a shard refuses is learned by none. Learning goes on while :meth:`learn` has returned already: should
-    it fail then (a gradient that is not finite), the next call says so.
+    it fail then (a gradient that is not finite), the next call says so, and every further one, until a checkpoint is
+    attached: some shards have learned their share of that chunk, and others have not.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class ShardedBooster:
         self._n_chunks = self._n_announced = 0
         self._is_fitted = [False] * k
         self._learning: list[Ticket] = []
+        self._half: str | None = None  # why the state is not to be trusted
 
     @property
     def n_shards(self) -> int:
@@ -171,30 +174,45 @@ class ShardedBooster:
         shares = divide(self.split, X, len(y), self.n_shards, n_rows=self.n_rows, n_chunks=self._n_chunks)
         self._wait()
         said = self._crew.results(self._crew.ask_all("consider", X, y, weight))
-        first = self._send(shares, X, y, weight, labels)
-        self._commit(y, labels, shares)
-        votes = self._votes
-        scores = votes.read_out(said) if any(said) else votes.own(first, shares, len(y))
-        votes.count(said, y, weight)
+        tickets: dict[int, Ticket] = {}
+        try:
+            first = self._send(tickets, shares, X, y, weight, list(labels.numbers) or None)
+            self._commit(y, labels, shares)
+            votes = self._votes
+            scores = votes.read_out(said) if any(said) else votes.own(first, shares, len(y))
+            votes.count(said, y, weight)
+        except BaseException as error:
+            if any(not self._was_refused(shard, ticket) for shard, ticket in tickets.items()):
+                self._tear(error)
+            raise
         answers: NDArray[Any] = votes.answers(scores, method)
         return answers
 
     def _send(
-        self, shares: Sequence[IntArray], X: Any, y: NDArray[Any], weight: FloatArray, labels: Labels
+        self,
+        tickets: dict[int, Ticket],
+        shares: Sequence[IntArray],
+        X: Any,
+        y: NDArray[Any],
+        weight: FloatArray,
+        classes: list[Any] | None,
     ) -> dict[int, Said]:
         """Send the shards their shares; wait for those that have never learned anything, whose options may not fit."""
-        classes = list(labels.numbers) or None
-        tickets = {
-            shard: self._crew.call(shard, "learn", take(X, rows), y[rows], weight[rows], classes)
-            for shard, rows in enumerate(shares)
-            if len(rows)
-        }
+        for shard, rows in enumerate(shares):
+            if len(rows):
+                own = take(X, rows), y[rows], weight[rows]
+                tickets[shard] = self._crew.call(shard, "learn", *own, classes)
         fresh = {shard: ticket for shard, ticket in tickets.items() if not self._is_fitted[shard]}
         self._learning = [ticket for shard, ticket in tickets.items() if shard not in fresh]
         said = dict(zip(fresh, self._crew.results(fresh.values()), strict=True))
         for shard in fresh:
             self._is_fitted[shard] = True
         return said
+
+    def _was_refused(self, shard: int, ticket: Ticket) -> bool:
+        """Whether a shard is as it was: one without a row forgets first rows that its options do not fit."""
+        answer = ticket.answer
+        return not self._is_fitted[shard] and answer is not None and isinstance(answer.error, ValueError)
 
     def _commit(self, y: NDArray[Any], labels: Labels, shares: Sequence[IntArray]) -> None:
         self._votes.labels = labels
@@ -204,8 +222,25 @@ class ShardedBooster:
 
     def _wait(self) -> None:
         """Wait until what was sent has been learned; raise what went wrong."""
-        learning, self._learning = self._learning, []
-        self._crew.results(learning)
+        self._check_whole()
+        try:
+            self._crew.results(self._learning)
+        except Exception as error:
+            self._tear(error)
+            raise
+        self._learning = []
+
+    def _tear(self, error: BaseException) -> None:
+        """Note that some shards have learned their share of a chunk, and others have not; a lost crew says so."""
+        if not isinstance(error, WorkerLost):
+            self._half = f"{type(error).__name__}: {error}"
+
+    def _check_whole(self) -> None:
+        if self._half is not None:
+            raise RuntimeError(
+                f"a chunk was learned only in part, as something failed on the way ({self._half}). "
+                "Attach the last checkpoint to go on from there (--resume on the command line)."
+            )
 
     # Predicting.
 
@@ -308,7 +343,15 @@ class ShardedBooster:
         if classes is not None and _is_classifier(self):
             self._votes.know(self._votes.labels.encode(as_targets(classes))[1])
             self._announce()
-        return (self._hear(shard, progress) for shard, progress in read(self._crew, plan))
+        return self._follow(plan)
+
+    def _follow(self, plan: Plan) -> Iterator[ShardReport]:
+        try:
+            for shard, progress in read(self._crew, plan):
+                yield self._hear(shard, progress)
+        except HalfLearned as error:
+            self._tear(error)
+            raise
 
     def _hear(self, shard: int, progress: Progress) -> ShardReport:
         """Take in what a shard reports; tell the others of classes they do not know."""

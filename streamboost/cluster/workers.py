@@ -36,6 +36,10 @@ class Worker(Protocol):
         """Go back to that cut."""
 
 
+class HalfLearned(RuntimeError):
+    """Learning failed after some of the rows were learned: what the worker holds now is nobody's model."""
+
+
 def cut_path(directory: str | os.PathLike[str], number: int) -> Path:
     """The file of a cut, for a worker with one file per cut."""
     return Path(directory) / f"cut-{number:010d}.safetensors"
