@@ -8,6 +8,7 @@ only what changes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import parse_qs
 
@@ -24,6 +25,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 COOKIE = "streamboost_token"
 FORM_TYPE = "application/x-www-form-urlencoded"
+FORM_BYTES = 4096  # anyone may send it, so it holds a token and no more
 DAY = 86_400
 FORM = """<!doctype html>
 <html lang="en">
@@ -60,7 +62,8 @@ class Doors:
     """
 
     def __init__(self, tokens: Tokens | None, limits: Limits, held: Held) -> None:
-        self.tokens, self.limits, self.held = tokens, limits, held
+        self.tokens, self.held = tokens, held
+        self.limits = replace(limits, body_bytes=min(FORM_BYTES, limits.body_bytes))
 
     def check(self, request: Request, scope: Scope) -> None:
         """Refuse whoever has no token, or one without the scope."""

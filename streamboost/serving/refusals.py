@@ -49,6 +49,8 @@ class Limits:
         In which a body must have come.
     header_seconds : float
         In which the head of a request must have come.
+    header_bytes : int
+        Of such a head.
     waiting : int
         Requests to learn that wait for the writer.
     connections : int
@@ -71,6 +73,7 @@ class Limits:
     id_length: int = 256
     body_seconds: float = 30.0
     header_seconds: float = 10.0
+    header_bytes: int = 65_536
     waiting: int = 256
     connections: int = 1_000
 

@@ -100,7 +100,7 @@ def serve(
         except (Unusable, FileNotFoundError, NotADirectoryError) as error:
             return _fail(str(error), USAGE)
         except (OSError, ValueError) as error:  # a port or a directory in use, a damaged checkpoint, a full disk
-            return _fail(str(error), FAILURE)
+            return _fail(_sentence(error), FAILURE)
         stack.close()
         if live.last_checkpoint_error is not None:
             return _fail(
@@ -234,7 +234,7 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     app = create_app(live, feed=feed, tokens=tokens, limits=limits, hosts=hosts)
     config = uvicorn.Config(
         app,
-        http=protocol_class(limits.header_seconds),
+        http=protocol_class(limits.header_seconds, limits.header_bytes),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -318,6 +318,13 @@ def _url(sock: socket.socket, host: str) -> str:
 
 def _say(text: str) -> None:
     print(f"streamboost serve: {text}", file=sys.stderr, flush=True)
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says, without the number that the system has for it, if it is about no file."""
+    if isinstance(error, OSError) and error.filename is None and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 def _fail(sentence: str, code: int) -> int:

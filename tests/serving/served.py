@@ -46,8 +46,8 @@ def wait_for(claim, seconds=180.0):
 class Served:
     """A live model, its server, and a client."""
 
-    def __init__(self, live, running, client):
-        self.live, self.running, self.client = live, running, client
+    def __init__(self, live, running, client, feed):
+        self.live, self.running, self.client, self.feed = live, running, client, feed
         self.post, self.get = client.post, client.get
 
     def learn(self, rows, **more):
@@ -59,8 +59,9 @@ class Served:
         wait_for(lambda: self.get("/healthz").json()["rows"] == self.live.rows)
 
     def state(self):
-        """Everything a refused request must not change."""
+        """Everything a refused request must not change, once the writer has done what nobody waits for."""
         live = self.live
+        wait_for(lambda: not live._journal.counts["due"] and not live._writing.locked())
         counts = (live.rows, live.n_pending, live.n_early, live.n_corrected, live.n_quarantined, live.journal_length)
         return counts, same_as(live.model)
 
@@ -82,7 +83,7 @@ def serving(directory, model, **options):
             serve_in_thread(app, feed=feed) as running,
             httpx.Client(base_url=running.url, headers=headers, timeout=180) as client,
         ):
-            yield Served(live, running, client)
+            yield Served(live, running, client, feed)
     finally:
         live.close()
 

@@ -62,6 +62,12 @@ def test_a_browser_exchanges_a_token_for_a_cookie_that_opens_only_what_changes_n
         assert browser.post("/checkpoint").status_code == 401
 
 
+def test_whoever_has_no_token_yet_cannot_have_the_server_hold_more_than_one(guarded):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = guarded.post("/login", content=b"token=" + b"x" * 5000, headers=form)
+    assert (answer.status_code, "4,096 bytes" in answer.json()["error"]) == (413, True)
+
+
 def test_pages_of_other_sites_cannot_have_a_browser_post(guarded, settled):
     for origin in ("http://evil.example", "null", "http://["):
         assert settled.post("/checkpoint", headers={"Origin": origin}).status_code == 403
