@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -55,6 +54,7 @@ class Gauges:
         self.registry.register(self)
         self._lock = threading.Lock()
         self._latencies: deque[float] = deque(maxlen=KEPT)
+        self.n_timed = 0  # predictions whose latency was noted
 
     def collect(self) -> Iterable[Metric]:
         """Numbers of this moment, as Prometheus' client wants them."""
@@ -73,6 +73,7 @@ class Gauges:
         if route == "/predict" and status == 200:
             with self._lock:
                 self._latencies.append(seconds)
+                self.n_timed += 1
 
     def latency_ms(self) -> dict[str, float] | None:
         """The median and the 99th percentile of the latest predictions."""
@@ -90,14 +91,33 @@ class Gauges:
 
 
 class Pace:
-    """How many rows a second, from how many there were at two moments."""
+    """How many rows a second: those that came last, over the time since they began to come.
 
-    def __init__(self, rows: int) -> None:
-        self.rows, self.time = rows, time.monotonic()
+    If no more come, it falls: what was learned an hour ago is not the pace of now.
+
+    Parameters
+    ----------
+    rows : int
+        How many there are at the beginning.
+    clock : callable
+        Seconds.
+
+    Examples
+    --------
+    >>> now = iter([0.0, 1.0, 2.0, 5.0, 6.0])
+    >>> pace = Pace(0, clock=lambda: next(now))
+    >>> [pace(rows) for rows in (100, 100, 100, 300)]
+    [100.0, 50.0, 20.0, 200.0]
+    """
+
+    def __init__(self, rows: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.rows, self.looked = rows, clock()  # at the last look
+        self.rows_before, self.began = rows, self.looked  # just before the latest rows came
 
     def __call__(self, rows: int) -> float:
-        """The pace since the last call."""
-        now = time.monotonic()
-        pace = (rows - self.rows) / max(now - self.time, 1e-9)
-        self.rows, self.time = rows, now
-        return pace if math.isfinite(pace) else 0.0
+        """The pace at this moment, at which there are so many."""
+        if rows != self.rows:
+            self.rows_before, self.began = self.rows, self.looked
+        self.rows, self.looked = rows, self.clock()
+        return (self.rows - self.rows_before) / max(self.looked - self.began, 1e-9)

@@ -22,6 +22,7 @@ from streamboost.serving.scoring import ScoreKeeper
 from streamboost.serving.writer import Published, Writer
 
 EVERY = 1.0  # seconds between observations for the dashboard
+SLOWEST = 0.5  # rows a second, below which the page says 0
 logger = logging.getLogger(__name__)
 
 
@@ -50,6 +51,7 @@ class Telling:
         self._pace = Pace(live.rows)
         self._n_events = 0
         self._told: tuple[Any, ...] = ()
+        self._rests = False  # whether nothing was being learned, as far as the dashboard knows
 
     async def model(self, request: Request) -> Response:
         """What the model is."""
@@ -86,13 +88,14 @@ class Telling:
     def tell(self) -> None:
         """Tell the dashboard how things stand, if anything changed."""
         live, published = self.live, self.writer.published
-        state = (published.number, live.n_pending, live.n_quarantined)
-        if state == self._told:
+        state = (published.number, live.n_pending, live.n_quarantined, self.gauges.n_timed)
+        pace = self._pace(published.rows)
+        if state == self._told and self._rests:
             return
-        self._told = state
-        self.feed.publish(self._observation(published))
+        self._told, self._rests = state, pace < SLOWEST
+        self.feed.publish(self._observation(published, pace))
 
-    def _observation(self, published: Published) -> dict[str, Any]:
+    def _observation(self, published: Published, pace: float) -> dict[str, Any]:
         live, scores = self.live, self.keeper.scores(self.live.state)
         events = list(published.model.events_) if published.is_ready else []
         new, self._n_events = events[self._n_events :], len(events)
@@ -101,7 +104,7 @@ class Telling:
             rows=published.rows,
             running=scores.running,
             windowed=scores.windowed,
-            rows_per_second=self._pace(published.rows),
+            rows_per_second=pace,
             latency_ms=self.gauges.latency_ms(),
             events=new,
             pending=live.n_pending,

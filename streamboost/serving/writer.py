@@ -260,6 +260,8 @@ class Writer:
             results = [error] * len(jobs)
         if not all(isinstance(result, BaseException) for result in results):
             self._note_change()
+            if self._is_first():
+                self._publish()
         for job, result in zip(jobs, results, strict=True):
             if isinstance(result, BaseException):
                 job.done.set_exception(result)
@@ -316,6 +318,10 @@ class Writer:
         except Exception:
             logger.exception("no checkpoint could be written")
         self._tried = self.clock()
+
+    def _is_first(self) -> bool:
+        """Whether nobody could predict so far, and now one can: whoever is told that rows are learned may ask next."""
+        return not self.published.is_ready and hasattr(self.live.model, "committee_")
 
     def _note_change(self) -> None:
         if self._changed is None:

@@ -10,12 +10,21 @@ from served import ARROW, HEAD, SMALL, arrow, friedman, same_as, serving, wait_f
 
 from streamboost import SGBRegressor
 from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.writer import Writer
 
 
 def test_nothing_can_be_predicted_before_anything_was_learned(regression):
     answer = regression.post("/predict", json={"row": {"x0": 1.0}})
     assert answer.status_code == 409
     assert "has not learned any row yet" in answer.json()["error"]
+
+
+def test_once_the_first_rows_are_answered_they_can_be_predicted(regression, monkeypatch):
+    monkeypatch.setattr(Writer, "_is_copy_due", lambda self: False)  # a writer that is busy with others
+    assert regression.learn([{"x0": 1.0, "y": None}])["learned"] == 0
+    assert regression.post("/predict", json={"row": {"x0": 1.0}}).status_code == 409
+    regression.learn(friedman(5))
+    assert regression.post("/predict", json={"row": {"x0": 1.0}}).json()["model_rows"] == 5
 
 
 def test_the_server_learns_and_predicts_what_the_bare_model_does(regression):

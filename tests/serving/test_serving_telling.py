@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from served import SMALL, friedman, numbers, raw, serving
+from served import SMALL, friedman, numbers, raw, serving, wait_for
 
 from streamboost import SGBRegressor
 
@@ -38,7 +38,7 @@ def test_prometheus_is_told_what_happened(regression):
         'request_seconds_count{route="/learn",status="200"}': 1,
     }
     assert {name: found[f"streamboost_{name}"] for name in expected} == expected
-    assert 0 <= found["streamboost_checkpoint_age_seconds"] < 60
+    assert 0 <= found["streamboost_checkpoint_age_seconds"] < 600
     bare, y = SGBRegressor(**SMALL), np.array([row["y"] for row in rows if row["y"] is not None])
     columns = {f"x{j}": [row[f"x{j}"] for row in rows if row["y"] is not None] for j in range(5)}
     said = bare.learn(pa.table(columns), y)
@@ -77,6 +77,28 @@ def test_the_dashboard_hears_of_what_was_learned(regression):
         seen = next(one for one in told if one["rows"])  # a slow machine tells of 0 rows first
     assert seen["rows"] == 70
     assert seen["metrics"].keys() == {"rmse", "mae", "r2"}
+
+
+def newest(served):
+    """What the dashboard was told last; nothing at all, before that."""
+    return next(iter(served.feed.history()["observations"][-1:]), {"rows": None})
+
+
+def test_the_dashboard_hears_of_predictions_though_nothing_is_learned(regression):
+    regression.learn(friedman(70))
+    wait_for(lambda: newest(regression)["rows"] == 70)
+    told = len(regression.feed.history()["observations"])
+    assert newest(regression)["latency_ms"] is None
+    regression.post("/predict", json={"row": {"x0": 0.5}})
+    wait_for(lambda: newest(regression)["latency_ms"] is not None)
+    assert len(regression.feed.history()["observations"]) == told, "at the same row"
+
+
+def test_the_pace_that_the_dashboard_hears_of_falls_when_nothing_more_is_learned(regression):
+    regression.learn(friedman(70))
+    wait_for(lambda: newest(regression)["rows"] == 70)
+    pace = newest(regression)["rows_per_second"]
+    wait_for(lambda: newest(regression)["rows_per_second"] < pace / 2)
 
 
 def test_the_head_of_the_events_comes_to_an_end(regression):
