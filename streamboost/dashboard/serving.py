@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
 
 PATIENCE = 60.0  # seconds for the server to come up, and to go down
+DRAIN = 5  # seconds for open requests when it goes down
 
 
 class Running:
@@ -109,7 +110,7 @@ def serve_in_thread(
         app = app_or_feed
     sock = bound(host, port)
     config = uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=5
+        app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=DRAIN
     )
     running = Running(uvicorn.Server(config), sock, feed)
     running._start()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from importlib import import_module
 from pathlib import Path
 
@@ -241,9 +242,18 @@ def test_the_mouse_moves_it_too_and_tells_the_learner_below(watch):
         assert page.locator("#importances").get_attribute("aria-valuenow") == "5000"
 
 
-def test_the_page_comes_back_after_the_server_does_and_forgets_what_the_old_one_said(watch, monkeypatch):
+@pytest.fixture
+def held_port():
+    """A port that is bound, while nobody listens: no other process is given it when a server leaves it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_the_page_comes_back_after_the_server_does_and_forgets_what_the_old_one_said(watch, monkeypatch, held_port):
     monkeypatch.setattr(routes_module, "RETRY_MS", 200)
-    running = serve_in_thread(filled())
+    running = serve_in_thread(filled(), port=held_port)
     page = watch(running.url)
     wait_for_rows(page, "10,000")
     assert page.inner_text("#state") == "live"
@@ -253,7 +263,7 @@ def test_the_page_comes_back_after_the_server_does_and_forgets_what_the_old_one_
     assert page.inner_text("#number-rows .number") == "10,000"
     feed = Feed("prices again")
     feed.publish(observation(500))
-    with serve_in_thread(feed, port=running.port):
+    with serve_in_thread(feed, port=held_port):
         page.wait_for_selector("body[data-state=live]")
         wait_for_rows(page, "500")
         feed.publish(observation(750))
