@@ -1,8 +1,13 @@
-"""Runs experiments: those not finished yet, with a bar for each, and the page after them."""
+"""Runs experiments: those not finished yet, with a bar for each, and the page after them.
+
+Finished is an experiment with a record of all the sets there are: where a file was missing that is there now, it is run
+anew.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import time
@@ -13,8 +18,9 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments import page, records, registry
+from experiments import nets, page, records, registry
 from experiments.records import CACHE, Mode, Record
+from streamboost.big_datasets import DamagedData, MissingData
 
 SEEDS = {"quick": (0,), "full": (0, 1, 2)}
 
@@ -48,6 +54,8 @@ def run(
     seeds = SEEDS[mode] if seeds is None else seeds
     file = folder / f"{name}.json"
     record = None if again and name not in fresh else _finished(file, mode)
+    if record is not None and name not in fresh:
+        record = _still_whole(name, record, file)
     if record is None:
         needed = {
             other: run(other, mode, again=again, seeds=seeds, folder=folder, fresh=fresh)
@@ -62,13 +70,40 @@ def run(
 
 
 def _finished(file: Path, mode: Mode) -> Record | None:
-    record = records.load(file)
+    try:
+        record = records.load(file)
+    except json.JSONDecodeError as error:
+        raise SystemExit(
+            f"{file} cannot be read ({error}), expected the record of a run. Delete it, or run it --again."
+        ) from error
     if record is not None and record["mode"] != mode:
         raise SystemExit(
             f"{file} is the record of a {record['mode']} run, expected none or one of a {mode} run: quick and full "
             "runs do not mix. Give another folder with --output, or run it --again."
         )
     return record
+
+
+def _still_whole(name: str, record: Record, file: Path) -> Record | None:
+    """The record, and a word that it is an old one; None if a set that was missing then is there now."""
+    come = [absent["what"] for absent in record.get("not_run", []) if _is_there(absent["what"])]
+    if come:
+        _say(f"{name}: {' and '.join(come)}, missing on {record['date']}, is there now: it is run again.")
+        return None
+    _say(f"{name}: read from {file}, a run of {record['date']}, and not run again. For that give --again.")
+    return record
+
+
+def _is_there(name: str) -> bool:
+    try:
+        nets.SETS[name].split(0)
+    except MissingData:
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _run_now(
@@ -111,15 +146,26 @@ def main(arguments: Sequence[str] | None = None, *, only: str | None = None) -> 
     if only is None:
         parser.add_argument("--only", nargs="+", metavar="NAME", choices=registry.available(), help="these alone")
     options = parser.parse_args(arguments)
-    mode: Mode = "quick" if options.quick else "full"
-    folder = records.folder(mode) if options.output is None else options.output
+    if options.output is not None and options.output.exists() and not options.output.is_dir():
+        parser.error(f"--output {options.output} is a file, expected a folder")
     chosen = [only] if only is not None else options.only or registry.available()
+    try:
+        _run_all(chosen, "quick" if options.quick else "full", options.again, options.output)
+    except (MissingData, DamagedData) as error:  # what was expected, and where to get it
+        raise SystemExit(f"{parser.prog}: {error}") from error
+    except KeyboardInterrupt:
+        _say(f"{parser.prog}: interrupted. What is finished is kept: the same command, without --again, goes on there.")
+        raise SystemExit(130) from None
+
+
+def _run_all(chosen: Sequence[str], mode: Mode, again: bool, output: Path | None) -> None:
+    folder = records.folder(mode) if output is None else output
     fresh: set[str] = set()
     for name in chosen:
-        record = run(name, mode, again=options.again, folder=folder, fresh=fresh)
+        record = run(name, mode, again=again, folder=folder, fresh=fresh)
         fresh |= {name, *getattr(registry.load(name), "NEEDS", ())}
         for row in registry.load(name).compare(record):
             print(f"{name}: {row.what}: {row.ours}")
         for absent in record.get("not_run", []):
-            print(f"{name}: {absent['what']} was not run: {absent['why']}", file=sys.stderr)
+            _say(f"{name}: {absent['what']} was not run: {absent['why']}")
     print(f"page: {page.write(folder)}")

@@ -341,6 +341,70 @@ def test_a_finished_experiment_is_not_run_again_unless_asked(folder, monkeypatch
         runner.run("counter_example", "quick", folder=folder, again=True)
 
 
+def test_an_old_record_is_told_as_one(folder, capsys):
+    runner.run("counter_example", "quick", folder=folder)
+    told = capsys.readouterr().err
+    assert f"counter_example: read from {folder / 'counter_example.json'}, a run of 20" in told
+    assert "not run again. For that give --again" in told
+    runner.run("counter_example", "quick", folder=folder, fresh={"counter_example"})
+    assert capsys.readouterr().err == ""
+
+
+def test_a_record_is_not_finished_once_a_set_that_was_missing_is_there(folder, monkeypatch, tmp_path, capsys):
+    found = record(folder, "figure_1")
+    records.save(found, tmp_path / "figure_1.json")
+    monkeypatch.setattr(runner, "CACHE", tmp_path / "cache")
+    ran = []
+    monkeypatch.setattr(figure_1, "run", lambda *_: ran.append(1) or {**found, "not_run": []})
+    monkeypatch.delenv("STREAMBOOST_DATA", raising=False)
+    runner.run("figure_1", "quick", folder=tmp_path)
+    assert not ran
+    there = runner.nets.SETS["ABALONE"]
+    monkeypatch.setitem(runner.nets.SETS, "SLICE", there)
+    runner.run("figure_1", "quick", folder=tmp_path)
+    assert len(ran) == 1
+    assert f"figure_1: SLICE, missing on {found['date']}, is there now: it is run again" in capsys.readouterr().err
+    runner.run("figure_1", "quick", folder=tmp_path)
+    assert len(ran) == 1
+
+
+def test_damaged_data_ends_the_command_with_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cpu_act.parquet").write_bytes(b"PAR1 and no more")
+    monkeypatch.setenv("STREAMBOOST_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(runner, "CACHE", tmp_path / "cache")
+    streams._scaled.cache_clear()
+    with pytest.raises(
+        SystemExit, match=r"figure_1: cpu_act.parquet has 16 bytes .* expected 8,192 rows, 320,979 bytes"
+    ):
+        runner.main(["--quick", "--output", str(tmp_path / "out")], only="figure_1")
+    assert not (tmp_path / "out").exists()
+    streams._scaled.cache_clear()
+
+
+def test_a_folder_that_is_a_file_and_a_record_that_is_none_are_refused_by_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(runner, "CACHE", tmp_path / "cache")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit):
+        runner.main(["--quick", "--output", str(tmp_path / "file")], only="counter_example")
+    assert "file is a file, expected a folder" in capsys.readouterr().err
+    (tmp_path / "counter_example.json").write_text('{"half": ')
+    with pytest.raises(SystemExit, match=r"counter_example.json cannot be read .* Delete it, or run it --again"):
+        runner.main(["--quick", "--output", str(tmp_path)], only="counter_example")
+
+
+def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(counter_example, "run", interrupt)
+    monkeypatch.setattr(runner, "CACHE", tmp_path / "cache")
+    with pytest.raises(SystemExit) as ended:
+        runner.main(["--quick", "--output", str(tmp_path)], only="counter_example")
+    assert ended.value.code == 130
+    assert "What is finished is kept" in capsys.readouterr().err
+
+
 def test_a_broken_run_is_taken_up_where_it_broke(tmp_path):
     calls = []
 
