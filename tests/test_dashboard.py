@@ -243,6 +243,14 @@ def test_different_events_at_one_row_are_all_kept_while_rows_stand_still():
     assert told == [("new column", "a"), ("new column", "b"), ("new class", "a")]
 
 
+def test_an_event_keeps_the_time_that_it_brings_and_is_told_once_whatever_that_is():
+    feed = Feed()
+    told = {"row": 3, "kind": "new class", "detail": "b"}
+    for when in (None, 7.5):
+        feed.publish(observe(None, **NUMBERS, events=[told | {"time": when}]))
+        assert feed.history()["events"] == [told | {"time": when}]
+
+
 def test_a_listener_gets_the_history_and_then_each_observation():
     feed = Feed("title", {"target": "y", "n": 3})
     feed.publish(observation(1))

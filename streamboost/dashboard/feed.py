@@ -104,12 +104,12 @@ class Feed:
         Parameters
         ----------
         observation : dict
-            As :func:`~streamboost.dashboard.observe` makes them; at least ``"rows"``.
+            As :func:`~streamboost.dashboard.observe` makes them; at least ``"rows"``. Events happened at its time,
+            unless they are dicts with a ``"time"`` of their own, None if nobody knows.
         """
         rows = _whole(observation.get("rows"))
         events = [plain_event(event) for event in observation.get("events", ())]
-        time = observation.get("time")
-        dated = [_Dated(event["row"], _json(event), _json({**event, "time": time})) for event in events]
+        dated = [_dated(event, observation.get("time")) for event in events]
         bare = _json({key: value for key, value in observation.items() if key != "events"})
         with self._lock:
             number = self._make_room(rows, dated)
@@ -271,6 +271,11 @@ def _plain(value: Any) -> Any:
         return finite(value)
     except (TypeError, ValueError):
         return str(value)
+
+
+def _dated(event: dict[str, Any], time: Any) -> _Dated:
+    bare = {key: value for key, value in event.items() if key != "time"}
+    return _Dated(event["row"], _json(bare), _json({**bare, "time": event.get("time", time)}))
 
 
 def _joined(events: Iterable[_Dated]) -> str:

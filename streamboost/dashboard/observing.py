@@ -105,11 +105,12 @@ def finite(value: Any) -> float | None:
 
 
 def plain_event(event: Any) -> dict[str, Any]:
-    """An event as JSON, from a named tuple or a dict; details of any length are cut."""
+    """An event as JSON, from a named tuple or a dict; long details are cut, a time of its own is kept."""
     row, kind, detail = (
         (event["row"], event["kind"], event.get("detail", "")) if isinstance(event, Mapping) else event[:3]
     )
-    return {"row": int(row), "kind": _text(kind), "detail": _text(detail)}
+    plain = {"row": int(row), "kind": _text(kind), "detail": _text(detail)}
+    return plain | {"time": finite(event["time"])} if isinstance(event, Mapping) and "time" in event else plain
 
 
 def _worker(worker: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Telling:
         self._began = time.time()
         self._described: tuple[int, dict[str, Any]] = (-1, {})  # which copy, and what it is
         self._pace = Pace(live.rows)
-        self._n_events = 0
+        self._n_events = 0  # that the dashboard was told of
+        self._n_before = len(_events(writer.published))  # that happened before this server started, nobody knows when
         self._told: tuple[Any, ...] = ()
         self._rests = False  # whether nothing was being learned, as far as the dashboard knows
 
@@ -97,7 +98,8 @@ class Telling:
 
     def _observation(self, published: Published, pace: float) -> dict[str, Any]:
         live, scores = self.live, self.keeper.scores(self.live.state)
-        events = list(published.model.events_) if published.is_ready else []
+        events = [{**event._asdict(), "time": None} for event in _events(published)[: self._n_before]]
+        events += _events(published)[self._n_before :]
         new, self._n_events = events[self._n_events :], len(events)
         return observe(
             published.model,
@@ -137,3 +139,7 @@ class Telling:
             except FileNotFoundError:  # the writer has just put a newer one in its place
                 continue
         return time.time() - max(times, default=self._began)
+
+
+def _events(published: Published) -> list[Any]:
+    return list(published.model.events_) if published.is_ready else []

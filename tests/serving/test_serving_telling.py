@@ -94,6 +94,18 @@ def test_the_dashboard_hears_of_predictions_though_nothing_is_learned(regression
     assert len(regression.feed.history()["observations"]) == told, "at the same row"
 
 
+def test_what_happened_before_the_server_started_has_no_time(tmp_path):
+    for part, new in ((friedman(70), "first"), (friedman(70, seed=1), "second")):
+        with serving(tmp_path / "m", SGBRegressor(**SMALL)) as served:
+            served.learn(part[:40])
+            served.learn([{**row, new: 1.0} for row in part[40:]])
+            wait_for(lambda served=served: newest(served)["rows"] == served.live.rows)
+            events = {event["detail"]: event["time"] for event in served.feed.history()["events"]}
+    assert events.keys() == {"first", "second"}
+    assert events["first"] is None
+    assert events["second"] > 0
+
+
 def test_the_pace_that_the_dashboard_hears_of_falls_when_nothing_more_is_learned(regression):
     regression.learn(friedman(70))
     wait_for(lambda: newest(regression)["rows"] == 70)
