@@ -19,6 +19,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -268,7 +269,8 @@ class Run:
             self._said = self._predictions_so_far()
             self.predictions = None
             if self.rows_read:
-                file.finish()
+                with self._writing(file.path):
+                    file.finish()
             else:  # nothing came of this run: leave no file in the way of the next
                 file.discard()
 
@@ -384,7 +386,19 @@ class Run:
             columns["probability"] = pa.array(answers.probabilities.values.max(axis=1), mask=~answers.known)
         elif "probability" in file.schema.names:
             columns["probability"] = pa.nulls(len(y), pa.float64())
-        file.add(pa.table(columns))
+        with self._writing(file.path):
+            file.add(pa.table(columns))
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Say of an output that cannot be written which it is, and what to do."""
+        try:
+            yield
+        except OSError as error:
+            way_out = "begin anew" if self.store is None else "resume: no row is lost"
+            raise OSError(
+                f"{str(path)!r} could not be written ({error.strerror or error}). Make room there, and {way_out}."
+            ) from error
 
     # Bad rows.
 
@@ -408,7 +422,8 @@ class Run:
         self.n_bad += 1
         self._last_reason = reason
         if self.quarantine is not None:
-            self.quarantine.add(reason, text=text, position=position, row=row)
+            with self._writing(self.quarantine.path):
+                self.quarantine.add(reason, text=text, position=position, row=row)
 
     def _check_bad(self) -> None:
         """End the run, between two chunks, if there were too many bad rows since it began or was resumed."""

@@ -504,6 +504,21 @@ def test_too_many_bad_rows_end_a_run_with_exit_code_1(tmp_path, capsys):
     assert "more than max_bad=3" in error
 
 
+def test_a_run_whose_last_checkpoint_fails_says_so_in_its_one_object(rows, tmp_path, capsys, monkeypatch):
+    words = ["run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", *SMALL]
+    assert said(capsys, *words, "--max-rows", 200)[0] == 0
+
+    def fsync(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fsync)
+        code, error = refused(capsys, *words, "--resume")
+    assert code == 1
+    assert "no checkpoint could be written at row 500 ([Errno 28] No space left on device)" in error
+    assert said(capsys, *words, "--resume")[1]["rows_of_this_run"] == 300
+
+
 def shown(terminal, until=None):
     """What is shown on a terminal, until these words come or its process ends."""
     seen = b""

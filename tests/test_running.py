@@ -13,7 +13,9 @@ import pytest
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
+from streamboost.predictions import PredictionFile
 from streamboost.running import Options, Run, TooManyBadRows
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
@@ -163,6 +165,40 @@ def test_a_checkpoint_that_fails_leaves_the_last_good_one_and_the_run_says_so(er
     with Run(MemorySource(rows()), None, options(), tmp_path, resume=True) as run:
         list(run.reports())
     assert read_latest(tmp_path).rows == N_ROWS
+
+
+@pytest.mark.parametrize("kind", [PredictionFile, Quarantine])
+def test_an_output_for_which_there_is_no_room_is_named_and_nothing_is_lost(kind, tmp_path, monkeypatch):
+    table, bad = with_bad_rows(tmp_path)
+    real, calls = kind.add, []
+
+    def add(*given, **named):
+        calls.append(given)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        real(*given, **named)
+
+    chosen = options(predictions=tmp_path / "said.csv")
+    file = "said.csv" if kind is PredictionFile else "quarantine.jsonl"
+    for kept, way_out in ((None, "and begin anew"), (tmp_path / "m", "and resume: no row is lost")):
+        with monkeypatch.context() as full:
+            full.setattr(kind, "add", add)
+            if kept is None and kind is Quarantine:
+                continue
+            calls.clear()
+            with (
+                Run(MemorySource(table), SGBRegressor(**SMALL), chosen, kept) as run,
+                pytest.raises(
+                    OSError, match=rf"{file}' could not be written \(No space left .*\)\. Make room.*{way_out}"
+                ),
+            ):
+                list(run.reports())
+        if kept is None:
+            (tmp_path / "said.csv").unlink()
+    with Run(MemorySource(table), None, chosen, tmp_path / "m", resume=True) as run:
+        list(run.reports())
+    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == [k for k in range(300) if k not in bad]
+    assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == len(bad)
 
 
 # Bad rows.

@@ -178,10 +178,10 @@ def run(
                 watchers.write(report)
         summary |= {"predictions": predictions and str(predictions), "report": report and str(report)}
         summary |= {"model": model and str(model)}
-        if as_json:
-            typer.echo(json.dumps(summary, default=str))
-        else:
+        if not as_json:
             print_summary(terminal(), summary)
+        elif not one.checkpoint_error:  # of which the error is the one object
+            typer.echo(json.dumps(summary, default=str))
     if one.checkpoint_error:
         raise OSError(one.checkpoint_error)
 
