@@ -10,10 +10,10 @@ set           files, any one of                                           how th
 ============  ==========================================================  =================================
 MNIST         ``mnist_train.parquet``, ``mnist_test.parquet``, or the     SHA-256; MD5 of what is inside
               four idx files, packed (``.gz``) or not
-SLICE         ``slice_localization_data.csv``, or that in a ``.zip``      53,500 rows, 386 columns, targets,
-                                                                          most columns vary
-YEAR          ``YearPredictionMSD.txt``, or that in a ``.zip``            515,345 rows, 91 columns, whole
-                                                                          years, all columns vary
+SLICE         ``slice_localization_data.csv``, or that in a ``.zip``,     53,500 rows, 386 columns, targets,
+              as UCI gives it out                                         most columns vary
+YEAR          ``YearPredictionMSD.txt``, or that in a ``.zip``,           515,345 rows, 91 columns, whole
+              as UCI gives it out                                         years, all columns vary
 the others    ``NAME.parquet``                                            SHA-256
 ============  ==========================================================  =================================
 """
@@ -168,7 +168,8 @@ def load_slice() -> Dataset:
     The number of the patient, which the file holds too, is left out.
     """
     expected = f"{SLICE_ROWS:,} rows of {SLICE_COLUMNS} columns"
-    places = ("slice_localization_data.csv", "slice_localization_data.csv.zip", "slice_localization_data.zip")
+    name = "slice_localization_data"
+    places = (f"{name}.csv", f"{name}.csv.zip", f"{name}.zip", f"{SLICE_HOME.rsplit('/', 1)[1]}.zip")
     file = _find(places, expected, SLICE_HOME)
     names, table = _read_csv(file, has_header=True, expected=expected, home=SLICE_HOME)
     _check_shape(file, table, SLICE_ROWS, SLICE_COLUMNS, SLICE_HOME)
@@ -301,22 +302,28 @@ def _read_csv(file: Path, *, has_header: bool, expected: str, home: str) -> tupl
     again = f"expected {expected}. Get it again from {home}."
     try:
         content = _unzip(file) if file.suffix == ".zip" else file.read_bytes()
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:  # the last: encrypted, or packed oddly
         raise DamagedData(f"{file.name} cannot be unpacked ({error}), {again}") from error
     try:
         options = pa_csv.ReadOptions(autogenerate_column_names=not has_header, block_size=1 << 24)
         table = pa_csv.read_csv(io.BytesIO(content), read_options=options)
         numbers = np.column_stack([column.to_numpy().astype(float) for column in table.columns])
     except (pa.ArrowInvalid, ValueError) as error:  # a line cut short, a word where a number should be
-        raise DamagedData(f"{file.name} cannot be read ({str(error)[:200]}), {again}") from error
+        told = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:200])
+        raise DamagedData(f"{file.name} cannot be read ({told}), {again}") from error
     return table.column_names, numbers
 
 
-def _unzip(file: Path) -> bytes:
+def _unzip(file: Path | io.BytesIO) -> bytes:
+    """The only table in an archive, or in the only archive in it."""
     with zipfile.ZipFile(file) as archive:
-        inside = [name for name in archive.namelist() if name.endswith((".csv", ".txt")) and "/." not in name]
+        names = [name for name in archive.namelist() if "/." not in name]
+        inside = [name for name in names if name.endswith((".csv", ".txt"))]
+        archives = [name for name in names if name.endswith(".zip")]
+        if not inside and len(archives) == 1 and isinstance(file, Path):
+            return _unzip(io.BytesIO(archive.read(archives[0])))
         if len(inside) != 1:
-            raise zipfile.BadZipFile(f"it holds {inside}, expected one .csv or .txt file")
+            raise zipfile.BadZipFile(f"it holds {names}, expected one .csv or .txt file")
         return archive.read(inside[0])
 
 

@@ -1,4 +1,5 @@
 import gzip
+import io
 import os
 import zipfile
 from pathlib import Path
@@ -79,6 +80,33 @@ def test_year_is_split_where_the_artists_change(folder, small_year, packed):
     np.testing.assert_array_equal(train.X, rows[:180, 1:])
     np.testing.assert_array_equal(test.y, rows[180:, 0])
     assert test.X.shape == (20, 90)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_archives_are_read_under_the_names_of_their_home(folder, small_slice, small_year, nested):
+    both = {
+        "relative+location+of+ct+slices+on+axial+axis.zip": ("slice_localization_data.csv", small_slice[0]),
+        "yearpredictionmsd.zip": ("YearPredictionMSD.txt", small_year[0]),
+    }
+    for place, (name, lines) in both.items():
+        inner = io.BytesIO()
+        with zipfile.ZipFile(inner, "w") as archive:
+            archive.writestr(name, "\n".join(lines))
+        with zipfile.ZipFile(folder / place, "w") as archive:
+            archive.writestr(f"{name}.zip" if nested else name, inner.getvalue() if nested else "\n".join(lines))
+    np.testing.assert_array_equal(load_slice().y, small_slice[1][:, -1])
+    np.testing.assert_array_equal(load_year("test").y, small_year[1][180:, 0])
+
+
+def test_other_things_in_place_of_a_table_are_refused_in_letters_that_can_be_printed(folder):
+    (folder / "slice_localization_data.csv").write_bytes(b"PAR1\x15\x04\n,\x00\x1b[31m\xff\n" * 40)
+    with pytest.raises(DamagedData, match=r"cannot be read .* expected 53,500 rows") as refused:
+        load_slice()
+    assert str(refused.value).isprintable()
+    with zipfile.ZipFile(folder / "YearPredictionMSD.zip", "w") as archive:
+        archive.writestr("README.md", "elsewhere")
+    with pytest.raises(DamagedData, match=r"it holds \['README.md'\], expected one .csv or .txt file"):
+        load_year()
 
 
 def test_a_file_cut_short_between_lines_is_refused_with_the_rows_it_should_have(folder, small_slice):
