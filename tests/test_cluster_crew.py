@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from mortal_crews import (
 
 from streamboost import cluster
 from streamboost.checkpoints import Checkpoint, CheckpointStore
-from streamboost.cluster import LocalCrew, make_crew
+from streamboost.cluster import LocalCrew, make_crew, ray_crew
 from streamboost.cluster.crew import SnapshotWorker
 from streamboost.errors import MissingDependency, SnapshotError
 
@@ -145,6 +146,35 @@ def test_a_crew_is_local_unless_workers_are_asked_for_and_then_says_what_is_miss
     for named in ({"engine": "ray"}, {"workers": 2}, {"address": "127.0.0.1:6379"}):
         with pytest.raises(MissingDependency, match=r"RayCrew needs ray.*pip install 'streamboost\[cluster\]'"):
             make_crew(Chain, {}, **named)
+
+
+def test_a_ray_that_does_not_start_is_told_in_a_sentence_and_the_directory_is_let_go(monkeypatch, tmp_path):
+    def time_out(**options):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=time_out))
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match=r"could not be started on this machine: The current node timed out"):
+            make_crew(Chain, {}, workers=2, directory=tmp_path)
+    with make_crew(Chain, {}, directory=tmp_path) as crew:
+        assert crew.result(crew.call(0, "add", 1)) == 1
+
+
+def test_a_cluster_that_answers_and_cannot_be_joined_is_told_from_one_that_is_down(monkeypatch):
+    def fail(**options):
+        raise ConnectionError("Failed to connect to Ray cluster.")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=fail))
+    monkeypatch.setattr(ray_crew, "_knock", lambda host, port: None)
+    for address, words in (
+        (
+            "127.0.0.1:6379",
+            r"It answers\. Is this machine one of its nodes\?.*--address=127\.0\.0\.1:6379 --num-cpus=0",
+        ),
+        ("auto", "Is the cluster up"),
+    ):
+        with pytest.raises(ConnectionError, match=f"cannot join the Ray cluster at '{address}': Failed.*{words}"):
+            make_crew(Chain, {}, address=address)
 
 
 def test_the_room_is_entered_without_ray_and_knows_its_names():

@@ -250,7 +250,13 @@ def _start_ray(ray: Any, own: Mapping[str, Any]) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # else they give way to all else, for minutes
     more = {"_node_ip_address": LOOPBACK} if sys.platform == "linux" else {}
-    _init(ray, address="local", include_dashboard=False, object_store_memory=STORE_BYTES, **own, **more)
+    try:
+        _init(ray, address="local", include_dashboard=False, object_store_memory=STORE_BYTES, **own, **more)
+    except Exception as error:
+        raise ConnectionError(
+            f"Ray could not be started on this machine: {_reason(error)} It gives up after half a minute: if the "
+            "machine is that busy, try again, or start Ray by `ray start --head` and pass its address."
+        ) from error
 
 
 def _join_ray(ray: Any, address: str) -> None:
@@ -262,6 +268,10 @@ def _join_ray(ray: Any, address: str) -> None:
         reason = _knock(host.strip("[]"), int(port))
         if reason is not None:  # Ray itself would wait for minutes
             raise ConnectionError(f"no Ray cluster can be reached at {address!r}: {reason}. {way_out}")
+        way_out = (
+            f"It answers. Is this machine one of its nodes? A driver has to be on one: `ray start --address={address} "
+            "--num-cpus=0` makes it one. Are Ray's version and token the same?"
+        )
     try:
         _init(ray, address=address)
     except Exception as error:
