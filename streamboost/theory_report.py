@@ -416,7 +416,7 @@ th { background: var(--soft) } a { color: var(--accent) }
 @media (max-width: 40rem) {
   table.wide, table.wide tbody, table.wide tr, table.wide td { display: block; width: 100% }
   table.wide tr.head { display: none } table.wide td::before { content: attr(data-head) " "; font-weight: 600 }
-  table.wide td:first-child { font-weight: 600 }
+  table.wide td:first-child { font-weight: 600 } table.wide td:empty { display: none }
   table.wide td { border: 0; padding: .15rem 0 } table.wide tr { border-bottom: 1px solid var(--faint);
     padding: .5rem 0 }
 }
