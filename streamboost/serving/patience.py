@@ -1,8 +1,9 @@
 """A connection that brings no request is not kept for ever, nor is a head that has no end.
 
 uvicorn has a time-out for idle connections, but none for a head that comes letter by letter, nor for the rest of a body
-that was refused already; and its faster parser keeps a head of any length. Bodies that are read have their own limits,
-see :mod:`streamboost.serving.bodies`.
+that was refused already; its parser keeps a head of any length, and as many headers as follow a body; and of a client
+that waits for no answer it reads requests faster than it answers them. Bodies that are read have their own limits, see
+:mod:`streamboost.serving.bodies`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import asyncio
 import json
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protocol]:
-    """A protocol for uvicorn that closes connections on which bytes, but no request, have come.
+    """A protocol for uvicorn that closes connections on which bytes, but neither request nor body, have come.
 
     Parameters
     ----------
@@ -25,29 +26,50 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
         How many may; what the connection brings at once may be a little more.
     """
 
-    class PatientProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    class PatientProtocol(HttpToolsProtocol):
         _timer: asyncio.TimerHandle | None = None
-        _n_head = 0  # bytes of a head that has not come to its end
+        _n_bytes = 0  # of a head, of what may follow a body, of whatever stands between its parts
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._wind_up()
 
         def data_received(self, data: bytes) -> None:
+            self._n_bytes += len(data)
             super().data_received(data)
             self._wind_up()
-            self._n_head = self._n_head + len(data) if self._is_head_awaited() else 0
-            if self._n_head > n_bytes and not self.transport.is_closing():
+            if self._n_bytes > n_bytes:
+                self._refuse()
+
+        # The parser calls these when something has come to its end, or a part of a body is there.
+
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            self._n_bytes = 0
+
+        def on_body(self, body: bytes) -> None:
+            super().on_body(body)
+            self._n_bytes = 0
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._n_bytes = 0
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            # Requests that have come already are answered before more are read.
+            if self.pipeline and not self.transport.is_closing():
+                self.flow.pause_reading()
+
+        def _refuse(self) -> None:
+            is_head = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
+            if is_head and not self.transport.is_closing():  # else there is an answer already, or one to come
                 self.transport.write(_too_long(n_bytes))
-                self.transport.close()
+            self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._stop()
-
-        def _is_head_awaited(self) -> bool:
-            """Whether what comes is part of a head; what follows an early answer is the rest of a body."""
-            return self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
 
         def _wind_up(self) -> None:
             """Run the timer as long as no request is being answered; bytes do not wind it up again."""

@@ -207,6 +207,35 @@ def test_a_head_without_an_end_is_refused(tmp_path):
                 assert line.recv(100) == b""
 
 
+@pytest.mark.parametrize(
+    "end", [b"0\r\nX-Long: ", b"0\r\n" + b"X: y\r\n" * 100, b"1;long="], ids=["one", "many", "extension"]
+)
+@pytest.mark.parametrize("kind", [b"json", b"what"])
+def test_what_follows_a_body_has_a_limit_too(tmp_path, end, kind):
+    with (
+        listening(tmp_path / "m", protocol_class(600.0, 1000)) as address,
+        socket.create_connection(address, timeout=180) as line,
+        suppress(BrokenPipeError, ConnectionResetError),  # closed while it is written to
+    ):
+        line.sendall(HEAD.replace(b"json", kind) + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n" + end)
+        for _ in range(100_000):  # until it is closed
+            line.sendall(b"Z: z\r\n" * 100 if end.endswith(b"\n") else b"z" * 500)
+        pytest.fail("it takes whatever comes")
+
+
+def test_a_body_in_small_parts_is_a_body(tmp_path):
+    body = b'{"row": {"x0": 1.0}, "targets": [1.0]}' + b" " * 3000
+    with (
+        listening(tmp_path / "m", protocol_class(600.0, 1000)) as address,
+        socket.create_connection(address, timeout=180) as line,
+    ):
+        line.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for i in range(0, len(body), 10):
+            line.sendall(b"%x\r\n%s\r\n" % (len(body[i : i + 10]), body[i : i + 10]))
+        line.sendall(b"0\r\n\r\n")
+        assert answered(line).startswith(b"HTTP/1.1 200")
+
+
 def test_the_rest_of_a_body_that_was_refused_is_no_head(tmp_path):
     with (
         listening(tmp_path / "m", protocol_class(600.0, 1000)) as address,
@@ -217,3 +246,22 @@ def test_the_rest_of_a_body_that_was_refused_is_no_head(tmp_path):
         line.sendall(b" " * 5000)
         line.sendall(GET + b"\r\n")
         assert answered(line).startswith(b"HTTP/1.1 200")
+
+
+def test_of_a_client_that_waits_for_no_answer_no_more_is_read_than_is_answered(tmp_path):
+    n, longest = 3000, [0]
+
+    class Watched(protocol_class(600.0)):
+        def data_received(self, data):
+            super().data_received(data)
+            longest[0] = max(longest[0], len(self.pipeline))
+
+    with listening(tmp_path / "m", Watched) as address, socket.create_connection(address, timeout=180) as line:
+        sender = threading.Thread(target=line.sendall, args=((GET + b"X: " + b"x" * 1000 + b"\r\n\r\n") * n,))
+        sender.start()
+        found = b""
+        while found.count(b"HTTP/1.1 200") < n and (part := line.recv(1_000_000)):
+            found += part
+        sender.join()
+    assert found.count(b"HTTP/1.1 200") == n
+    assert longest[0] < 1000, "some hundreds are read at once"
