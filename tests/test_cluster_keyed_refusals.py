@@ -19,6 +19,7 @@ BAD = [
     ([{"key": "u", "x": 1.0}, {"key": 1.5, "x": 2.0}], [1.0, 2.0], "'key' of row 1 is no key: 1.5 is a float"),
     (pa.table({"key": [[1], [2]], "x": [1.0, 2.0]}), [1.0] * 2, "key"),
     (pa.table({"x": [1.0]}), [1.0], "there is no key column 'key'"),
+    (pa.table([[1], [2], [1.0]], names=["key", "key", "x"]), [1.0], "there are 2 columns called 'key'"),
     (pa.table({"key": ["u", "v"], "x": [1.0, 2.0]}), [1.0], "y has 1 rows and X has 2"),
     (pa.table({"key": ["u", "v"], "x": [1.0, 2.0]}), ["one", "two"], "not a number"),
     (pa.table({"key": ["u", "v", "u"], "x": [1.0, 2.0, np.inf]}), [1.0] * 3, "row 2: the model of key 'u' refuses it"),
@@ -162,7 +163,7 @@ def test_what_was_never_sent_was_not_learned_in_part(tmp_path):
         ({"prior": SGBRegressor()}, "expected an SGBRegressor or SGBClassifier that has learned rows"),
         ({"prior": KNOWN, "model": SGBClassifier()}, "expected two of a kind"),
         ({"model": SGBRegressor(learner=np.sin)}, "model cannot be stored"),
-        ({"workers": 0, "engine": "local"}, "n_workers is 0"),
+        ({"workers": 0, "engine": "local"}, "^workers is 0, expected a whole number of at least 1"),
     ],
 )
 def test_bad_options_are_refused(options, words):

@@ -96,10 +96,7 @@ class Crew(Cutting):
         cut_bytes: int = CUT_BYTES,
         in_flight: int = IN_FLIGHT,
     ) -> None:
-        counts = {"n_workers": n_workers, "cut_every": cut_every, "cut_bytes": cut_bytes, "in_flight": in_flight}
-        for name, value in counts.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
+        _check_counts(n_workers=n_workers, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight)
         super().__init__(cls, _options_of_each(options, n_workers), CutBook(directory), in_flight, cut_every, cut_bytes)
         self.lease: object = None  # whose the workers are, for models that hand them on to one another
         try:
@@ -362,6 +359,7 @@ def make_crew(
     if engine not in ("auto", "local", "ray"):
         raise ValueError(f"engine is {engine!r}, expected 'auto', 'local' or 'ray'.")
     n_workers = 1 if workers is None else workers
+    _check_counts(workers=n_workers)
     if engine == "ray" or (engine == "auto" and (workers is not None or address is not None)):
         from streamboost.cluster.ray_crew import RayCrew
 
@@ -371,6 +369,12 @@ def make_crew(
             f"address is {address!r} and resources is {resources!r}, but engine='local' uses neither. Use engine='ray'."
         )
     return LocalCrew(cls, options, n_workers, directory, **named)
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
 
 
 def _options_of_each(options: Options, n_workers: int) -> list[dict[str, Any]]:

@@ -72,7 +72,11 @@ def take(rows: Rows, places: IntArray) -> Rows:
 
 
 def _check_key(key: str, columns: list[Any]) -> None:
-    if columns.count(key) != 1:
+    if columns.count(key) > 1:
+        raise ValueError(
+            f"there are {columns.count(key)} columns called {key!r}, expected one with the key. Rename one."
+        )
+    if key not in columns:
         raise ValueError(f"there is no key column {key!r}, expected one among {columns}. Is it spelt right?")
 
 

@@ -85,7 +85,7 @@ class SpreadStack(Stack):
             )
         if stack.n_features:
             raise ValueError("stack is open already, expected one that has seen nothing: it is opened on the workers.")
-        if not isinstance(workers, int) or not 1 <= workers <= stack.n_learners:
+        if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= stack.n_learners:
             raise ValueError(
                 f"workers is {workers!r}, expected a whole number from 1 to {stack.n_learners}: as many as there are "
                 "learners at most."
