@@ -19,6 +19,8 @@ from streamboost.cli import model_commands, other_commands, predict_command, run
 from streamboost.cli.refusals import Refused, sentence_of
 from streamboost.cli.screens import terminal
 
+INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
+
 app = typer.Typer(
     name="streamboost",
     help="Gradient boosting that learns from a stream: one pass, bounded memory, ready to predict at every row.",
@@ -55,13 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(words, prog_name="streamboost", standalone_mode=False)
+        code = int(app(words, prog_name="streamboost", standalone_mode=False) or 0)
+        if code == INTERRUPTED:  # what newer versions of typer make of a KeyboardInterrupt
+            raise KeyboardInterrupt
         sys.stdout.flush()
-        return int(code or 0)
+        return code
     except Refused as error:
         return _say(words, str(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _say(words, "interrupted.", 130)
+        return _say(
+            words, "interrupted. What was saved before is whole; a run with --model goes on with --resume.", INTERRUPTED
+        )
     except BrokenPipeError:  # whoever read the output has heard enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
