@@ -105,7 +105,8 @@ class Run:
     Parameters
     ----------
     source : Source
-        Its ``on_bad``, if it has one and it is not set to "skip", is taken over: bad rows go into quarantine.
+        Until the run is closed, its ``on_bad`` is taken over if that is "raise": bad rows go into quarantine; and its
+        ``stop`` if that is None: it does not wait for a broker or a file when the run is to end.
     model : estimator
         Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
         :mod:`streamboost.cluster`, is always needed: ``detach`` tells what a checkpoint keeps of it, ``attach`` goes
@@ -158,6 +159,7 @@ class Run:
         self._is_resumed = False
         self._said: list[Any] | None = None  # what a checkpoint is to know of predictions that are finished
         self._stopping = self.is_waiting = False
+        self._borrowed: dict[str, Any] = {}  # what the source had where it now asks this run
         self._saved = (0, time.monotonic())
         self.store = None if directory is None else CheckpointStore(directory)
         self.quarantine = None if directory is None else Quarantine(Path(directory) / "quarantine.jsonl")
@@ -174,8 +176,15 @@ class Run:
         except BaseException:
             self.close()
             raise
-        if hasattr(source, "on_bad") and not options.strict and source.on_bad == "raise":
-            source.on_bad = self._bad.append
+        if not options.strict and getattr(source, "on_bad", None) == "raise":
+            self._borrow("on_bad", self._bad.append)
+        if getattr(source, "stop", self) is None:  # so that it waits for nothing when the run is to end
+            self._borrow("stop", lambda: self._stopping)
+
+    def _borrow(self, name: str, ours: Any) -> None:
+        """Let the source ask this run, until it is closed: then the source may be read by another."""
+        self._borrowed[name] = getattr(self.source, name)
+        setattr(self.source, name, ours)
 
     def _go_on(self, found: Checkpoint, resume: bool) -> None:
         assert self.store is not None
@@ -499,9 +508,11 @@ class Run:
         return self._said if file is None else [names_of(file.schema), file.n_rows, file.length]
 
     def close(self) -> None:
-        """Let another process use the directory."""
+        """Let another process use the directory, and another run the source."""
         if self.store is not None:
             self.store.close()
+        while self._borrowed:
+            setattr(self.source, *self._borrowed.popitem())
 
     def __enter__(self) -> Run:
         return self

@@ -23,7 +23,7 @@ from streamboost.cli.reading import Peeked
 from streamboost.cli.screens import Screen, terminal
 from streamboost.cluster import KeyedBooster, SpreadBooster
 from streamboost.cluster.key_models import small_regressor
-from streamboost.sources import FileSource, MemorySource
+from streamboost.sources import FileSource, MemorySource, Source
 from streamboost.states import same_state
 
 SMALL = ["--option", "n_estimators=5", "--option", "max_depth=3", "--option", "memory=[64,256]"]
@@ -517,6 +517,34 @@ def test_a_run_whose_last_checkpoint_fails_says_so_in_its_one_object(rows, tmp_p
     assert code == 1
     assert "no checkpoint could be written at row 500 ([Errno 28] No space left on device)" in error
     assert said(capsys, *words, "--resume")[1]["rows_of_this_run"] == 300
+
+
+class Away(Source):
+    """A broker that does not answer."""
+
+    def read(self, position=None, n_rows=1000):
+        raise ConnectionError("Redis did not answer for 30 s. Start it.")
+
+
+def test_a_broker_that_is_away_at_the_start_is_a_failure_and_not_a_wrong_question(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("streamboost.cli.run_command.open_source", lambda *where, **options: Away())
+    assert refused(capsys, "run", "redis://here/0/rows", "--target", "y") == (
+        1,
+        "Redis did not answer for 30 s. Start it.",
+    )
+
+
+def test_a_run_that_is_cut_short_says_so_and_how_to_go_on(rows, tmp_path, capsys, monkeypatch):
+    words = ["run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", "--every", 100, *SMALL]
+
+    def see(screen, report):
+        raise KeyboardInterrupt  # as a second Ctrl-C
+
+    with monkeypatch.context() as cut_short:
+        cut_short.setattr(Screen, "see", see)
+        code, error = refused(capsys, *words)
+    assert (code, "goes on with --resume" in error) == (130, True)
+    assert said(capsys, *words, "--resume")[1]["rows"] == 500
 
 
 def shown(terminal, until=None):

@@ -143,6 +143,28 @@ def test_a_source_hears_of_a_position_only_when_its_checkpoint_is_durable(tmp_pa
     assert all(said is not None for said, _ in seen)  # the beginning is no place before which to forget
 
 
+class Waiting(FailingSource):
+    """Waits for a broker until it is told to stop."""
+
+    stop = None
+
+    def acknowledge(self, position):
+        self.acknowledged.append(self.stop())
+
+
+def test_a_source_hears_that_its_run_is_to_end_and_is_then_free_for_another(tmp_path):
+    source = Waiting(rows(), 99)
+    for n in (1, 2):
+        with Run(source, SGBRegressor(**SMALL), options(), tmp_path, resume=True) as run:
+            for report in run.reports():
+                assert not any(source.acknowledged)
+                assert report.rows == n * 100
+                run.stop()
+        assert source.acknowledged[-1] is True
+        assert source.stop is None
+        source.acknowledged.clear()
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "Input/output error")])
 def test_a_checkpoint_that_fails_leaves_the_last_good_one_and_the_run_says_so(error, tmp_path, monkeypatch, caplog):
     real, calls = os.fsync, []
@@ -290,6 +312,22 @@ def test_rows_a_file_cannot_give_are_in_quarantine_once_however_often_the_run_is
 
 
 # What is refused.
+
+
+def test_bad_rows_of_a_source_that_two_runs_read_go_to_the_quarantine_of_each(tmp_path):
+    (tmp_path / "rows.csv").write_text(
+        "x,y\n" + "".join(f"{k}\n" if k % 50 == 25 else f"{k},{k}\n" for k in range(200))
+    )
+    source = open_source(tmp_path / "rows.csv")
+    with Run(source, SGBRegressor(**SMALL), options(), tmp_path / "m") as run:
+        for _ in run.reports():
+            run.stop()
+        assert run.n_bad == 2
+    assert source.on_bad == "raise"
+    with Run(source, None, options(), tmp_path / "m", resume=True) as run:
+        list(run.reports())
+        assert (run.rows, run.n_bad) == (196, 4)
+    assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_directory_with_a_model_is_not_overwritten(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from streamboost.cli.refusals import Refused
 from streamboost.sources import BadRow, Batch, Position, Source
@@ -100,10 +100,19 @@ class Peeked(Source):
         return self._hears or "raise"
 
     @on_bad.setter
-    def on_bad(self, handler: Callable[[BadRow], object]) -> None:
-        self._hears = handler
-        while self._unheard:
+    def on_bad(self, handler: Callable[[BadRow], object] | Literal["raise"]) -> None:
+        self._hears = None if handler == "raise" else handler
+        while callable(handler) and self._unheard:
             handler(self._unheard.pop(0))
+
+    @property
+    def stop(self) -> Any:
+        """What the source asks, while it waits, whether to stop; False if it never asks."""
+        return getattr(self.source, "stop", False)
+
+    @stop.setter
+    def stop(self, asked: Callable[[], bool] | None) -> None:
+        self.source.stop = asked  # type: ignore[attr-defined]
 
     def _hear(self, bad: BadRow) -> None:
         if self._hears is None:

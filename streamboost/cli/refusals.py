@@ -18,7 +18,7 @@ def asked() -> Iterator[None]:
     """Errors in here come from what the command was given."""
     try:
         yield
-    except BadRow:  # of the rows, not of what was asked
+    except (BadRow, ConnectionError):  # of the rows or of a broker, not of what was asked
         raise
     except (ValueError, TypeError, OSError, ImportError) as error:
         raise Refused(sentence_of(error)) from error

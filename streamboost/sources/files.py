@@ -159,7 +159,7 @@ class FileSource(Source):
             known = ", ".join(FORMATS)
             raise ValueError(
                 f"{called(path)} does not tell its format by its name, expected one of {known} "
-                "(and then .gz or .zst). Pass format='csv', for example."
+                "(and then .gz or .zst). Pass format='csv' (--format csv), for example."
             )
         if kind == "parquet" and (packing or path == STDIN):
             raise ValueError(
@@ -179,7 +179,9 @@ class FileSource(Source):
             elif glob.has_magic(path):
                 found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
                 if not found and not done and not self.follow:
-                    raise FileNotFoundError(f"no file matches {path}. Look for a typo, or pass follow=True to wait.")
+                    raise FileNotFoundError(
+                        f"no file matches {path}. Look for a typo, or pass follow=True (--follow) to wait."
+                    )
                 files += map(os.path.normpath, found)
             elif path not in done:
                 raise FileNotFoundError(f"{path} does not exist. Look for a typo, and where relative paths start.")

@@ -204,7 +204,7 @@ class RedisLink:
         if info is None and not self.source.follow:
             raise ValueError(
                 f"{self.what} has no stream {self.stream!r} in this database. "
-                "Look for a typo, or pass follow=True to wait for its first entry."
+                "Look for a typo, or pass follow=True (--follow) to wait for its first entry."
             )
 
     def lose(self, said: str, way_out: str) -> None:
