@@ -134,6 +134,8 @@ def run(
             check_same_predictions(before, predictions, console)
         given = source_options(source, format=format, types=type or (), follow=follow)
         opened = Peeked(open_source(*source, **given), strict, end_after=max_rows, once=STDIN in source)
+        if follow:
+            console.print("Waiting for rows; Ctrl-C ends.")
         first = opened.first(None if before is None else before.position)
         ignored = list(dict.fromkeys(ignore or ())) if before is None else same_ignored(before, ignore, console)
         check_columns(first, target, key, ignored, is_new=before is None)
