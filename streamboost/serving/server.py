@@ -7,6 +7,7 @@ go on later as if nobody had served its model; what the server learned is not in
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import math
@@ -161,6 +162,12 @@ def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) 
         return _whole_model(load(folder), folder), target
     if folder.is_dir() and checkpoint_paths(folder):
         checkpoint = read_latest(folder)
+        if "live" in checkpoint.state:
+            way_out = f"Say --model {folder.parent}" if folder.name == "live" else f"Move them to {folder / 'live'}"
+            raise Unusable(
+                f"{str(folder)!r} holds the live files of a model, and what it learned last may be in their journal "
+                f"only, expected the directory above them. {way_out}."
+            )
         known = checkpoint.state.get("target")
         if known is not None and target not in (None, known):
             raise Unusable(
@@ -267,6 +274,17 @@ class _Server(uvicorn.Server):
         _say("shutting down: no more requests are taken, what was taken is finished")
         self.feed.disconnect()
         await super().shutdown(sockets)
+        if self.force_exit:
+            await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        """After a second signal: clients are not waited for, but what was taken is finished all the same."""
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=DRAIN)
+        await self.lifespan.shutdown()
 
 
 @contextlib.contextmanager

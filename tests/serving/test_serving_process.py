@@ -21,6 +21,7 @@ from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.checkpoints import Checkpoint, CheckpointStore, read_latest
 from streamboost.cluster.crew import Cut
 from streamboost.guards import Guard
+from streamboost.live import LiveModel
 from streamboost.serving import open_live, serve
 from streamboost.serving import server as server_module
 from streamboost.snapshots import save
@@ -226,6 +227,23 @@ def test_a_signal_ends_it_with_all_that_was_taken_in_a_checkpoint(tmp_path, numb
     assert any("ended with a checkpoint" in line for line in server.said)
 
 
+def test_a_second_signal_ends_it_without_waiting_for_clients_and_nothing_is_lost(tmp_path):
+    rows, y = friedman(40)
+    with process(tmp_path / "m") as server, socket.socket() as slow:
+        with httpx.Client(base_url=server.url, timeout=180) as client:
+            assert client.post("/learn", json={"rows": rows, "targets": y}).status_code == 200
+            slow.connect(("127.0.0.1", client.base_url.port))
+            slow.sendall(b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+            slow.sendall(b"Content-Length: 1000\r\n\r\n{")
+            while "streamboost_held_bytes 1.0" not in client.get("/metrics").text.splitlines():
+                time.sleep(0.01)
+        server.process.send_signal(signal.SIGINT)
+        server.said += itertools.takewhile(lambda line: "shutting down" not in line, server.process.stderr)
+        assert server.end(signal.SIGINT) == 0
+    assert not any("Traceback" in line for line in server.said)
+    assert "ended with a checkpoint at 40 rows" in server.said[-1]
+
+
 def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
     with (
         process(tmp_path / "m") as server,
@@ -315,6 +333,18 @@ def test_a_model_that_lives_on_workers_is_refused_and_leaves_no_trace(tmp_path, 
     code, said = refused(tmp_path / "m", port=0)
     assert (code, "3 workers" in said, kind in said) == (2, True, True)
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["live", "clicks"])
+def test_the_live_files_themselves_are_no_beginning(tmp_path, refused, name):
+    """Their newest checkpoint may be older than what was answered."""
+    with LiveModel(tmp_path / name, SGBRegressor(**SMALL)) as live:
+        live.learn(pa.table({"x": [1.0], "target": [2.0]}))
+    before = sorted(path.name for path in (tmp_path / name).iterdir())
+    code, said = refused(tmp_path / name, port=0)
+    way_out = f"Say --model {tmp_path}." if name == "live" else f"Move them to {tmp_path / 'clicks' / 'live'}."
+    assert (code, said.endswith(way_out)) == (2, True)
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == before
 
 
 def test_a_file_of_something_else_is_refused_and_leaves_no_trace(tmp_path, refused):
