@@ -212,14 +212,15 @@ class Cluster:
 
     def __init__(self, ips):
         self.folder = Path(tempfile.mkdtemp(prefix="ray-nodes-"))
-        self.address = f"{ips[0]}:{free_port(ips[0])}"
-        self.nodes = {}
+        self.address, self.nodes = "", {}
         for ip in ips:
             self.add(ip)
 
     def add(self, ip):
         """Start a node, and wait until the cluster has it."""
-        for _ in range(ATTEMPTS):  # Ray itself gives up after 30 seconds
+        for _ in range(ATTEMPTS):  # Ray itself gives up after 30 seconds, or its port was taken meanwhile
+            if not self.nodes:
+                self.address = f"{ip}:{free_port(ip)}"
             port = int(self.address.rpartition(":")[2])
             node = Node(self.folder, ip, head=self.address if self.nodes else None, port=port)
             until = time.monotonic() + START_SECONDS

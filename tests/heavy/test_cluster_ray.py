@@ -197,7 +197,8 @@ def be_the_driver(address, directory):
 @pytest.mark.usefixtures("no_worker_is_hopeless")
 def test_workers_spread_over_two_nodes_and_survive_one_of_them(two_nodes, tmp_path):  # noqa: F811
     big = np.asfortranarray(np.random.default_rng(0).normal(size=(100_000, 3)))[::-1000]  # odd layout
-    with ray_crew(two_nodes.address, 4, tmp_path) as crew:
+    there = {"num_cpus": 0, "node:127.0.0.5": 0.01}  # who starts there shows that the first node knows of the second
+    with ray_crew(two_nodes.address, 1, resources=there), ray_crew(two_nodes.address, 4, tmp_path) as crew:
         nodes = [line["node"] for line in crew.metrics()]
         assert len({*nodes}) == 2
         for number in range(40):

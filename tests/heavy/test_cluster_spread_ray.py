@@ -137,8 +137,8 @@ def test_ten_actors_killed_at_random_moments_change_nothing(local_ray, tmp_path)
             said.append(divided.learn(X[start : start + 100], y[start : start + 100]))
             if killing is not None:
                 killing.join()
+        home = stack.gather()  # by which a death after the last chunk is noticed as well
         restarts = sum(worker["restarts"] for worker in stack.crew.metrics())
-        home = stack.gather()
         rows = [worker["rows"] for worker in stack.crew.metrics()]
     assert restarts >= len(murderer.killed) == KILLS
     assert_array_equal(np.concatenate(said), expected)
