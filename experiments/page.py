@@ -13,9 +13,11 @@ from pathlib import Path
 
 from experiments import records, registry
 from experiments.records import Record, Row
+from streamboost import theory_report
 from streamboost.theory_report import figures, shell
 
 TITLE = "Gradient boosting on stochastic data streams: the experiments again"
+DRAWS = (Path(theory_report.__file__),)  # beside the experiment itself
 PENDING = {
     "table_1": "Table 1: test errors of networks, batch and streaming boosting",
     "figure_2": "Figure 2: test loss against computation",
@@ -71,9 +73,9 @@ def _section(name: str, record: Record, folder: Path) -> str:
 
 
 def pictures(name: str, record: Record, folder: Path) -> list[tuple[str, str]]:
-    """The names and captions of an experiment's pictures, drawn again if the record or the source has changed."""
+    """The names and captions of an experiment's pictures, drawn again if the record or what draws it has changed."""
     file = folder / f"{name}.pictures.json"
-    content = json.dumps([record, records.source(name)["experiment"]], sort_keys=True)
+    content = json.dumps([record, records.source(name)["experiment"], records.digest(*DRAWS)], sort_keys=True)
     fingerprint = hashlib.sha256(content.encode()).hexdigest()
     kept = records.load(file)
     if kept is None or kept["of"] != fingerprint or not _are_there(kept["pictures"], folder):

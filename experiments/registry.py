@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-NAMES = ["figure_1", "table_1", "figure_2", "relatives", "growing", "counter_example"]
+NAMES = ["figure_1", "table_1", "square_error", "figure_2", "relatives", "growing", "counter_example"]
 
 
 def available() -> list[str]:

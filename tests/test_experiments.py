@@ -264,7 +264,7 @@ def test_the_page_is_one_file_that_says_what_was_not_run(folder):
             assert (folder / f"{picture}.svg").read_text() in text
 
 
-def test_pictures_are_drawn_again_only_if_something_has_changed(folder, monkeypatch):
+def test_pictures_are_drawn_again_only_if_something_has_changed(folder, monkeypatch, tmp_path):
     found, drawn = record(folder, "counter_example"), []
     draw = counter_example.draw
     monkeypatch.setattr(counter_example, "draw", lambda *given: drawn.append(1) or draw(*given))
@@ -275,6 +275,11 @@ def test_pictures_are_drawn_again_only_if_something_has_changed(folder, monkeypa
     page.pictures("counter_example", {**found, "date": "another"}, folder)
     page.pictures("counter_example", found, folder)
     assert len(drawn) == 3
+    other = tmp_path / "axes.py"
+    other.write_text("")
+    monkeypatch.setattr(page, "DRAWS", (other,))  # another way of drawing axes
+    page.pictures("counter_example", found, folder)
+    assert len(drawn) == 4
 
 
 def test_an_experiment_without_a_module_is_told_as_not_run(folder, monkeypatch):

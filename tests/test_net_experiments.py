@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from experiments import figure_2, nets, records, runner, table_1
+from experiments import figure_2, nets, records, runner, square_error, table_1
 from experiments.records import Progress, rounded
 from streamboost.big_datasets import MissingData
 from streamboost.losses import Logistic, Softmax, Squared
@@ -205,6 +205,43 @@ def _one(run):
 def test_marks_stand_where_batch_boosting_adds_a_learner():
     curve = [[10.0, 5.0], [20.0, 4.0], [40.0, 2.0]]
     assert figure_2.additions(curve, [0, 20, 39, 50]) == [(10.0, 5.0), (20, 4.0), (39, 4.0), (50, 2.0)]
+
+
+# Which square error is printed.
+
+
+@pytest.mark.parametrize("kind", square_error.READINGS)
+@pytest.mark.parametrize("knows_all", [True, False])
+def test_a_print_is_read_back_by_the_reading_it_was_printed_in(kind, knows_all):
+    # targets of mean 10 and spread 3; the first learner says them, or only their mean; η = 0.4, N = 5, error 2 at last
+    mean, spread, eta, n_learners, last = 10.0, 3.0, 0.4, 5, 2.0
+    first = (1 - eta) ** 2 * (mean**2 + spread**2) if knows_all else ((1 - eta) * mean) ** 2 + spread**2
+    left = (1 - eta) ** n_learners * mean
+    reading = square_error.READINGS[kind]
+    base, streaming = reading.printed(first), reading.printed(last + left**2)
+    found = square_error.read(reading, base, streaming, mean, spread, n_learners, ours=last)
+    least, most = found["eta"]
+    assert (least if knows_all else most) == pytest.approx(eta, rel=1e-4)
+    assert least <= most
+    assert found["explained"] == pytest.approx(1 - (last + left**2) / 9, rel=1e-4)
+    if not knows_all:
+        assert found["gap"] == pytest.approx(0, abs=1e-4)
+
+
+def test_abalone_fits_half_the_mean_square_error_alone():
+    found = square_error.run("quick", (0,), Progress(), {"sets": {"ABALONE": {"last": {"SGB": {"mean": 2.112}}}}})
+    rows = {row.what: row for row in square_error.compare(found)}
+    assert rows["ABALONE as half the mean square error"].why == "fits (-1.9 %)"
+    assert rows["ABALONE as the mean square error"].why == "does not fit (+96.2 %)"
+    assert rows["ABALONE as its root"].why.startswith("does not fit (+10")
+    assert "η from 0.50 to 0.50" in rows["YEAR as half the mean square error"].ours
+    assert rows["YEAR as its root"].why == "does not fit: a score of 0 loses less"
+    assert "cannot be told" in rows["SLICE as the mean square error"].why
+    year = found["sets"]["YEAR"]["as"]["half the mean square error"]
+    shown = {"sets": {"YEAR": {"last": {"SGB": {"mean": 43.0573}}}}}  # η = ½ and N = 10: the same is left over
+    again = square_error.run("quick", (0,), Progress(), shown)["sets"]["YEAR"]["as"]["half the mean square error"]
+    assert year["gap"] is None
+    assert again["gap"] == pytest.approx(0, abs=2e-3)
 
 
 # Records that build on records.
