@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from streamboost.cli.refusals import Refused
 from streamboost.sources import BadRow, Batch, Position, Source
-from streamboost.sources.base import Piece, in_batches
 
 STDIN = "-"
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
@@ -25,7 +23,7 @@ class Peeked(Source):
     end_after : int, optional
         How many rows there are to be; all if left out.
     once : bool
-        Whether the source can be read a single time, as a pipe.
+        Whether the source can be read a single time, as a pipe: then it has ``read_first``.
     """
 
     def __init__(
@@ -70,21 +68,8 @@ class Peeked(Source):
 
     def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
         if self.once and self.end_after is not None:
-            return self._one_by_one(position, n_rows, self.end_after)
+            return self.source.read_first(self.end_after, position, n_rows)  # type: ignore[attr-defined, no-any-return]
         return iter(self.source.read(position, n_rows))
-
-    def _one_by_one(self, position: Position, n_rows: int, end_after: int) -> Iterator[Batch]:
-        """The first rows of what can be read once, each with its position: batches may end after any of them."""
-        for batch in in_batches(self._rows(position, end_after), n_rows):
-            yield Batch(batch.table.combine_chunks(), batch.position)
-
-    def _rows(self, position: Position, end_after: int) -> Iterator[Piece | None]:
-        schema = None
-        for table, after in itertools.islice(self.source.read(position, 1), end_after):
-            if schema is not None and table.schema != schema:  # a column has a type from here on, or is new
-                yield None
-            schema = table.schema
-            yield Piece(table, lambda k, after=after: after)  # type: ignore[misc]
 
     def acknowledge(self, position: Position) -> None:
         """Pass it on."""

@@ -130,6 +130,11 @@ class FileSource(Source):
         check_n_rows(n_rows)
         return in_batches(self._pieces(self._start(position)), n_rows)
 
+    def read_first(self, total: int, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
+        """As :meth:`read`, but ``total`` rows at most: what comes after them in a pipe is not waited for."""
+        check_n_rows(n_rows)
+        return in_batches(_first(self._pieces(self._start(position)), total), n_rows)
+
     def share(self, position: Position) -> float | None:
         """How much of all bytes lies before ``position``; within a file that cannot be told, all or nothing."""
         if self.follow or STDIN in self.paths:
@@ -272,8 +277,9 @@ class FileSource(Source):
                 yield Piece(span.table, partial(_position_after, file.identity, span))
         except (OSError, pa.ArrowException) as error:
             raise ValueError(
-                f"{called(file.path)} cannot be read as {file.kind}: {error}. It may be damaged, cut short or still "
-                "being written; write it again, or pass format=... if it is of another kind than its name says."
+                f"{called(file.path)} cannot be read as {file.kind}: {str(error).rstrip('.')}. It may be damaged, "
+                "cut short or still being written; write it again, or pass format=... if it is of another kind than "
+                "its name says."
             ) from error
 
     def _spans(self, file: KnownFile, start: Place) -> Iterator[Span | None]:
@@ -354,6 +360,16 @@ class _Start(NamedTuple):
     place: Place
     schema: Any
     queue: list[str]
+
+
+def _first(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]:
+    for piece in pieces:
+        if piece is not None:
+            piece = piece._replace(table=piece.table.slice(0, total))
+            total -= piece.table.num_rows
+        yield piece
+        if not total:
+            return
 
 
 def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
