@@ -41,7 +41,7 @@ bench: $(BENCH)/.ready $(ALL)/.ready  ## accuracy and speed beside River, CapyMO
 	for script in bench_neural bench_run bench_serve bench_cluster bench_keyed bench_recovery; do \
 	  OMP_NUM_THREADS=1 $(ALL)/bin/python -m benchmarks.$$script || exit 1; done
 
-paper: $(VENV)/.ready       ## the paper's table and figures again, as a page; QUICK=1 for small sizes
+paper: $(VENV)/.ready       ## the paper's table and figures as a page, what is missing run; QUICK=1 for small sizes
 	$(BIN)/python -m experiments $(if $(QUICK),--quick)
 
 docs: $(VENV)/.ready        ## the pages in docs/ and the API as HTML, in site/

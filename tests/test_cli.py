@@ -170,6 +170,12 @@ def test_the_task_is_told_by_the_first_targets(targets, task, tmp_path, capsys):
     assert said(capsys, "run", tmp_path / "rows.parquet", "--target", "y")[1]["task"] == task
 
 
+def test_one_slip_among_the_targets_makes_no_classes_of_them(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{k},{k}.5\n" for k in range(300)) + "300,oops\n")
+    code, summary = said(capsys, "run", tmp_path / "rows.csv", "--target", "y", *SMALL)
+    assert (code, summary["task"], summary["rows"], summary["bad_rows"]) == (0, "regression", 300, 1)
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "arrow"])
 @pytest.mark.parametrize("n", [50, 77, 1000, 1009, 1500, 2999])
 def test_the_first_rows_of_a_pipe_are_those_of_a_file(n, ending, tmp_path, capsys, monkeypatch):
@@ -421,6 +427,7 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "prize"], 2, "Did you mean 'price'?"),
         (["run", "{}/nothing.csv", "--target", "price"], 2, "does not exist"),
         (["run", "{}/rows.xls", "--target", "price"], 2, "does not tell its format"),
+        (["run", "{}/rows.csv", "--target", "price", "--key", "price"], 2, "which --target names, too"),
         (["run", "{}/rows.csv", "--target", "price", "--task", "ranking"], 2, "expected regression"),
         (["run", "{}/rows.csv", "--target", "price", "--option", "depth=3"], 2, "with a name among"),
         (["run", "{}/rows.csv", "--target", "price", "--checkpoint-every", "soon"], 2, "such as 30s"),

@@ -242,6 +242,27 @@ def test_whole_numbers_may_get_a_fraction_later_and_types_pin_a_column(tmp_path,
     assert table.schema.field("id").type == pa.int32()
 
 
+@pytest.mark.parametrize("slip", ["x", "1,5", "?", "1 2", "0x1F", "--3"])
+def test_a_few_slips_among_numbers_are_bad_rows_and_no_column_of_text(slip, tmp_path):
+    lines = [f"{k}.5,{k}" for k in range(200)]
+    lines[7] = f'"{slip}",7'
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *lines]) + "\n")
+    bad = []
+    rows = rows_of(FileSource(tmp_path / "a.csv", on_bad=bad.append).read())
+    assert rows == [{"x": k + 0.5, "y": float(k)} for k in range(200) if k != 7]
+    assert [row.text for row in bad] == [f'"{slip}",7\n']
+    assert "'x' holds" in bad[0].reason
+    assert "--type x=string" in bad[0].reason
+    assert rows_of(FileSource(tmp_path / "a.csv", types={"x": "string"}).read())[7] == {"x": slip, "y": 7}
+
+
+@pytest.mark.parametrize(("n", "n_slips"), [(200, 3), (60, 1)])
+def test_what_is_text_now_and_then_is_text(n, n_slips, tmp_path):
+    values = [str(k) for k in range(n - n_slips)] + ["12a"] * n_slips
+    (tmp_path / "a.csv").write_text("room,y\n" + "".join(f"{value},1\n" for value in values))
+    assert [row["room"] for row in rows_of(FileSource(tmp_path / "a.csv").read())] == values
+
+
 EMPTY_AT_FIRST = {
     ".csv": ("a,b,y\n1,,2.5\n", "2,7,3.5\n"),
     ".tsv": ("a\tb\ty\n1\tNA\t2.5\n", "2\t7\t3.5\n"),

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli import model_commands, other_commands, predict_command, run_command
+from streamboost.cli import model_commands, other_commands, predict_command, run_command, theory_command
 from streamboost.cli.refusals import Refused, sentence_of
 from streamboost.cli.screens import terminal
 
@@ -33,9 +33,12 @@ app.command("run")(run_command.run)
 app.command("predict")(predict_command.predict)
 app.command("inspect")(model_commands.inspect)
 app.command("compare")(model_commands.compare)
+app.command("theory")(theory_command.theory)
 app.command("serve")(other_commands.serve)
 app.command("demo")(other_commands.demo)
-app.command("paper", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(other_commands.paper)
+app.command(  # its words, --help among them, are for the experiments
+    "paper", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)(other_commands.paper)
 
 
 def _say_version(is_asked: bool) -> None:

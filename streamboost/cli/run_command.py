@@ -250,6 +250,8 @@ def check_columns(table: Any, target: str, key: str | None, ignored: Sequence[st
             raise Refused(f"--ignore is {column!r}, which {option} names, too. Drop one of them.")
         if column is not None and table is not None:
             check_column(column, table.column_names, option)
+    if key == target:
+        raise Refused(f"--key is {key!r}, which --target names, too. Name the column that tells whose row it is.")
     if table is None:
         return
     for name in ignored if is_new else ():

@@ -41,8 +41,8 @@ class FileSource(Source):
 
     Whole numbers of CSV and JSON lines are read as float64, for a later row may have a fraction; ``types`` pins them.
     Types come from the first megabyte, or from what is there of it, and then hold for all rows, files and later runs;
-    a column that was empty so far takes the type of its first value. Blank lines are passed over, and an empty field
-    is a missing value.
+    a column that was empty so far takes the type of its first value, and one of CSV that is all numbers but for one
+    value in a hundred is numeric. Blank lines are passed over, and an empty field is a missing value, as is ``NA``.
 
     Parameters
     ----------

@@ -27,6 +27,10 @@ WIDER = {
     pa.binary(): pa.string(),
 }
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+SLIPS = (
+    0.01  # of the first values of a column: fewer that are no numbers among numbers make bad rows, not a column of text
+)
 LINE_ENDS = (
     "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
     "Convert the file: tr '\\r' '\\n' < old > new."
@@ -55,8 +59,12 @@ class TextFormat(ABC):
         raise NotImplementedError
 
     def settle(self, data: bytes, file: str) -> None:
-        """Fix the types, as Arrow guesses them from ``data``."""
-        self.schema = plain_schema(_widened(self.guess(data)), self.types, file)
+        """Fix the types, by what is in ``data``."""
+        self.schema = plain_schema(_widened(self.first_types(data)), self.types, file)
+
+    def first_types(self, data: bytes) -> Any:
+        """The schema that the first rows suggest, or one of the errors ``UNREADABLE``."""
+        return self.guess(data)
 
     def first_value(self, table: Any) -> int:
         """The first row of a table of :meth:`parse` that has a value in a column without a type; else how many."""
@@ -153,6 +161,13 @@ class CsvFormat(TextFormat):
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
 
+    def first_types(self, data: bytes) -> Any:
+        """As Arrow guesses, but for text that is nearly all numbers: there a few slips are bad, not the column."""
+        table = self._read(data, None)
+        is_number = [pa.types.is_string(column.type) and _is_nearly_numbers(column) for column in table.columns]
+        fields = zip(table.schema, is_number, strict=True)
+        return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
+
     def _read(self, data: bytes, schema: Any) -> Any:
         return pa.csv.read_csv(
             pa.BufferReader(data),
@@ -184,6 +199,13 @@ class CsvFormat(TextFormat):
             name = self.names[int(found[1])]
             return f"column {name!r} is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
         return f"{said}. Mend the row, or pass on_bad='skip'."
+
+
+def _is_nearly_numbers(column: Any) -> bool:
+    """Whether next to all values of a column of text are numbers; among less than a hundred one cannot tell."""
+    values = column.drop_null()
+    n_slips = len(values) - (pc.sum(pc.match_substring_regex(values, NUMBER)).as_py() or 0)
+    return bool(n_slips <= SLIPS * len(values)) and len(values) > 0
 
 
 def _null_as_text(schema: Any) -> Any:

@@ -1,0 +1,87 @@
+"""``streamboost theory``: the page of a saved model is the one that Python would write."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from streamboost import SGBClassifier, SGBRegressor
+from streamboost.cli import main
+from streamboost.theory_report import report
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=900), rng.normal(size=900)
+    table = pa.table({"x": x, "z": z, "city": rng.choice(["Oslo", "Rome"], 900), "y": x * z + rng.normal(size=900)})
+    pa.csv.write_csv(table.slice(600), tmp_path / "rest.csv")
+    return table
+
+
+def said(capsys, *words):
+    code = main(["theory", *map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def saved(model, rows, target, path):
+    model.learn(rows.select(["x", "z", "city"]).slice(0, 600), target[:600])
+    model.save(path)
+    return model
+
+
+def test_the_page_is_that_of_python(rows, tmp_path, capsys):
+    y = rows["y"].to_numpy()
+    model = saved(SGBRegressor(n_estimators=8, memory=256, random_state=0), rows, y, tmp_path / "m.safetensors")
+    before = (tmp_path / "m.safetensors").read_bytes()
+    words = [tmp_path / "rest.csv", "--model", tmp_path / "m.safetensors", "--target", "y"]
+    code, found = said(capsys, *words, "--out", tmp_path / "command.html")
+    regret = report(model, rows.drop_columns(["y"]).slice(600), y[600:], tmp_path / "python.html")
+    assert (code, found["rows"], found["bad_rows"]) == (0, 300, 0)
+    assert found["regret"] == pytest.approx(regret.by_learners.tolist())
+    assert found["edges"] == pytest.approx(regret.edges.tolist())
+    assert found["best_learners"] == regret.by_learners.argmin()
+    assert (tmp_path / "command.html").read_text().count("<svg") == (tmp_path / "python.html").read_text().count("<svg")
+    assert (tmp_path / "m.safetensors").read_bytes() == before
+    code, found = said(capsys, *words, "--out", tmp_path / "few.html", "--max-rows", 120)
+    assert (code, found["rows"]) == (0, 120)
+
+
+def test_bad_rows_are_passed_over_and_people_get_a_sentence(rows, tmp_path, capsys):
+    is_up = np.where(rows["y"].to_numpy() > 0, "up", "down")
+    saved(SGBClassifier(n_estimators=4, memory=256), rows, is_up, tmp_path / "m.safetensors")
+    lines = [f"{x},{z},Oslo,{up}" for x, z, up in zip(*(rows[name] for name in "xz"), is_up, strict=True)][600:]
+    lines[3], lines[5] = "1,2", "1,2,Oslo,"
+    (tmp_path / "rest.csv").write_text("\n".join(["x,z,city,up", *lines]) + "\n")
+    words = ["theory", tmp_path / "rest.csv", "--model", tmp_path / "m.safetensors", "--target", "up"]
+    assert main([*map(str, words), "--out", str(tmp_path / "theory.html")]) == 0
+    error = " ".join(capsys.readouterr().err.split())
+    assert "298 rows; 2 bad rows passed over: average regret" in error
+    assert (tmp_path / "theory.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rest.csv", "--target", "yy"], "Did you mean 'y'?"),
+        (["none.csv", "--target", "y"], "none.csv"),
+        (["rest.csv", "--target", "y", "--out", "no/such/page.html"], "which is no folder"),
+        (["rest.csv", "--target", "city"], "can be learned; of the first it is said"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_in_a_sentence(words, sentence, rows, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved(SGBRegressor(n_estimators=4, memory=256), rows, rows["y"].to_numpy(), "m.safetensors")
+    code, found = said(capsys, *words, "--model", "m.safetensors")
+    assert code == 2
+    assert sentence in found["error"]
+    assert not (tmp_path / "theory.html").exists()
+
+
+def test_a_model_that_knows_nothing_has_no_theory(rows, tmp_path, capsys):
+    SGBRegressor().save(tmp_path / "new.safetensors")
+    code, found = said(capsys, tmp_path / "rest.csv", "--model", tmp_path / "new.safetensors", "--target", "y")
+    assert code == 2
+    assert "has learned no row yet" in found["error"]
