@@ -15,6 +15,7 @@ import numpy as np
 
 from experiments import charts, nets, table_1
 from experiments.records import Mode, Progress, Record, Row, rounded, summary
+from streamboost.arrays import FloatArray
 
 TITLE = "Figure 2: test loss against the cost of training"
 INTRODUCTION = (
@@ -33,6 +34,7 @@ FULL: dict[str, Any] = {**table_1.FULL, "numbers": [2, 3, 4, 8, 16, 32, 64]}
 QUICK: dict[str, Any] = {**table_1.QUICK, "numbers": [3, 8, 32]}
 PARTS = ("train", "test")
 KINDS = ("SGB", "GB", "SGB, averaged")
+VARIED = "Streaming boosting with N networks, the median over the seeds."
 CHEAPER = {  # what the paper says of each set
     "ABALONE": "SGB converges with less than GB",
     "YEAR": "SGB converges with less than GB",
@@ -60,12 +62,15 @@ def run(mode: Mode, seeds: Sequence[int], progress: Progress, table_1: Record) -
         varied[str(n)] = {
             "last": summary([run["last"] for run in runs]),
             "rest": {kind: summary([run["rest"][kind] for run in runs]) for kind in runs[0]["rest"]},
-            "curve": runs[0]["curve"],
+            "curves": [run["curve"] for run in runs],
         }
     return {
-        "curves": {name: {k: one["runs"][0]["runs"][k]["curve"] for k in KINDS} for name, one in sets.items()},
+        "curves": {
+            name: {k: [run["runs"][k]["curve"] for run in one["runs"]] for k in KINDS} for name, one in sets.items()
+        },
         "added": {
-            name: [stage["started"] for stage in one["runs"][0]["runs"]["GB"]["stages"]] for name, one in sets.items()
+            name: [[stage["started"] for stage in run["runs"]["GB"]["stages"]] for run in one["runs"]]
+            for name, one in sets.items()
         },
         "crossings": {name: {k: crossings(one["runs"], k) for k in KINDS if k != "GB"} for name, one in sets.items()},
         "finals": {name: one["last"]["GB"] for name, one in sets.items()},
@@ -151,29 +156,37 @@ def additions(curve: list[list[float]], added: list[float]) -> list[tuple[float,
     return [(max(cost, float(costs[0])), float(error)) for cost, error in zip(added, errors[places], strict=True)]
 
 
+def middle(curves: list[list[list[float]]]) -> FloatArray:
+    """The median error over seeds at every cost, (marks, 2); streaming boosting is measured at the same ones."""
+    return np.median(np.array(curves), axis=0)
+
+
 def draw(record: Record, folder: Path) -> list[tuple[str, str]]:
     """A picture for each set, and one of the varied N."""
     pictures = []
     for name, curves in record["curves"].items():
         drawing, axes = charts.blank("unit cost", nets.SETS[name].measure, name, height=3.4)
         for colour, kind in zip(charts.COLOURS, KINDS, strict=False):
-            axes.plot(*np.array(curves[kind]).T, color=colour, label=kind, linewidth=1.2)
+            first, *others = curves[kind]
+            axes.plot(*np.array(first).T, color=colour, label=kind, linewidth=1.2)
+            for curve in others:
+                axes.plot(*np.array(curve).T, color=colour, linewidth=0.6, alpha=0.4)
             if kind == "GB":
-                marks = additions(curves[kind], record["added"][name])
+                marks = additions(first, record["added"][name][0])
                 axes.plot(*np.array(marks).T, "o", color=colour, markersize=5, label="GB adds a learner")
         charts.logarithmic(axes.xaxis)
         charts.logarithmic(axes.yaxis)
         charts.legend(axes)
-        caption = f"{name}: test loss over unit cost, and where GB adds a learner."
+        caption = f"{name}: test loss over unit cost, and where GB adds a learner. Seed 0; thin: the other seeds."
         pictures.append((charts.save(drawing, folder, f"figure_2_{name.lower()}"), caption))
     drawing, axes = charts.blank("unit cost", nets.SQUARE, "ABALONE, several N", height=3.4)
     colours = charts.shades(len(record["varied"]))
     for colour, (n, one) in zip(colours, record["varied"].items(), strict=True):
-        axes.plot(*np.array(one["curve"]).T, color=colour, label=f"N = {n}", linewidth=1.2)
+        axes.plot(*middle(one["curves"]).T, color=colour, label=f"N = {n}", linewidth=1.2)
     charts.logarithmic(axes.xaxis)
     charts.logarithmic(axes.yaxis)
     charts.legend(axes)
-    pictures.append((charts.save(drawing, folder, "figure_2_numbers"), "Streaming boosting with N networks."))
+    pictures.append((charts.save(drawing, folder, "figure_2_numbers"), VARIED))
     return pictures
 
 

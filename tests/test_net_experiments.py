@@ -207,6 +207,11 @@ def test_marks_stand_where_batch_boosting_adds_a_learner():
     assert figure_2.additions(curve, [0, 20, 39, 50]) == [(10.0, 5.0), (20, 4.0), (39, 4.0), (50, 2.0)]
 
 
+def test_the_middle_of_the_seeds_is_taken_at_every_cost():
+    curves = [[[10, 5.0], [20, 1.0]], [[10, 4.0], [20, 9.0]], [[10, 6.0], [20, 2.0]]]
+    assert figure_2.middle(curves).tolist() == [[10, 5.0], [20, 2.0]]
+
+
 # Which square error is printed.
 
 
@@ -269,7 +274,8 @@ def test_figure_2_takes_table_1_from_its_own_folder_and_runs_it_again_if_asked(s
     table = records.load(place / "table_1.json")
     figure = records.load(place / "figure_2.json")
     assert figure["took"] == {"table_1": records.fingerprint(table)}
-    assert figure["curves"]["ABALONE"]["SGB"] == table["sets"]["ABALONE"]["runs"][0]["runs"]["SGB"]["curve"]
+    curves = [run["runs"]["SGB"]["curve"] for run in table["sets"]["ABALONE"]["runs"]]
+    assert figure["curves"]["ABALONE"]["SGB"] == curves
     batch = table["sets"]["ABALONE"]["runs"][0]["runs"]["GB"]["curve"][-1][0]
     assert figure["same_cost"]["ABALONE"]["rows"]["mean"] == round(batch / 24)  # of 3N units each
     told = next(row for row in figure_2.compare(figure) if row.what == "ABALONE: SGB at the cost of GB")
