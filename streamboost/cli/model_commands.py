@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
-from streamboost.cli.reading import source_options
+from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_pairs, terminal
 from streamboost.cluster.crew import Cut
@@ -27,7 +27,6 @@ from streamboost.snapshots import load
 from streamboost.sources import Batch, open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]
-Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import typer
 
-from streamboost.cli.model_commands import AsJson, Format, ModelPath, load_model
-from streamboost.cli.reading import source_options
+from streamboost.cli.model_commands import AsJson, ModelPath, load_model
+from streamboost.cli.reading import Format, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.contenders import gives_probabilities
@@ -33,9 +33,7 @@ def predict(
         typer.Option(metavar="FILE", help="A .csv, .jsonl, .arrow or .parquet file; CSV to stdout if left out."),
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to copy; may be repeated.")] = None,
-    type: Annotated[
-        list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
-    ] = None,
+    type: Types = None,
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:

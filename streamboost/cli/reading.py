@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import typer
 
 from streamboost.cli.refusals import Refused
 from streamboost.sources import BadRow, Batch, Position, Source
+
+Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
+Types = Annotated[
+    list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
+]
 
 STDIN = "-"
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")

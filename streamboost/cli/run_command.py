@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from streamboost.cli.model_commands import load_model
-from streamboost.cli.reading import STDIN, Peeked, source_options
+from streamboost.cli.reading import STDIN, Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column, sentence_of
 from streamboost.cli.resuming import (
     check_resumed,
@@ -85,12 +85,10 @@ def run(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COL", help="A column to leave out; may be repeated.")
     ] = None,
-    type: Annotated[
-        list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
-    ] = None,
+    type: Types = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more rows at the end, like tail -f.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many more rows.")] = None,
-    format: Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")] = None,
+    format: Format = None,
     strict: Annotated[bool, typer.Option("--strict", help="End at the first bad row.")] = False,
     max_bad: Annotated[int | None, typer.Option(min=0, help="End when there are more bad rows than this.")] = None,
     seed: Annotated[int | None, typer.Option(help="The model's random state; 0 if left out.")] = None,

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from streamboost.cli.model_commands import AsJson, Format, ModelPath, load_model
-from streamboost.cli.reading import STDIN, Peeked, source_options
+from streamboost.cli.model_commands import AsJson, ModelPath, load_model
+from streamboost.cli.reading import STDIN, Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.estimators import SGBClassifier
@@ -27,9 +27,7 @@ def theory(
     target: Annotated[str, typer.Option(metavar="COL", help="The column to predict.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page; it is written over.")] = Path("theory.html"),
     max_rows: Annotated[int, typer.Option(min=1, metavar="N", help="How many rows to take at the most.")] = 10_000,
-    type: Annotated[
-        list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
-    ] = None,
+    type: Types = None,
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:

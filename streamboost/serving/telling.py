@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -66,12 +67,13 @@ class Telling:
         return Response(await asyncio.to_thread(self.gauges.exposition), media_type=CONTENT_TYPE)
 
     async def health(self, request: Request) -> Response:
-        """Whether the server is well."""
+        """Whether the server is well; as anyone may ask, files are named without saying where they are."""
         state = {"status": "ok", "rows": self.writer.published.rows}
         failure = self.writer.failure
         if failure is None:
             return answer(state)
-        return answer({**state, "status": "failing", "error": failure}, 503, RETRY)
+        named = failure.replace(os.path.join(self.live.directory, ""), "")
+        return answer({**state, "status": "failing", "error": named}, 503, RETRY)
 
     async def openapi(self, request: Request) -> Response:
         """The description of all this."""

@@ -37,6 +37,17 @@ def test_expiry_that_fails_shows_in_the_health(regression, monkeypatch):
     wait_for(lambda: not is_failing(regression))
 
 
+def test_the_health_names_files_and_not_where_they_are(regression, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device", str(regression.live.directory / "journal.sqlite"))
+
+    monkeypatch.setattr(regression.live, "expire", refuse)
+    wait_for(lambda: is_failing(regression))
+    error = regression.get("/healthz").json()["error"]
+    assert "'journal.sqlite'" in error
+    assert str(regression.live.directory) not in error
+
+
 def fill_disk(patch, directory):
     """Let attempts to write into a directory fail, and note them; Numba may write what it compiled elsewhere."""
     make, looks = tempfile.TemporaryFile, []
