@@ -1,4 +1,4 @@
-"""Our few exceptions, and how an optional dependency explains its absence.
+"""Our few exceptions, and how a dependency that is absent or a file that cannot be written explains itself.
 
 ::
 
@@ -14,6 +14,9 @@ and gives one way out.
 """
 
 import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 
@@ -44,3 +47,22 @@ def require(package: str, *, extra: str, by: str) -> ModuleType:
     except ImportError as error:
         message = f"{by} needs {package}, which is not installed. Run: pip install 'streamboost[{extra}]'"
         raise MissingDependency(message) from error
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], way_out: str) -> Iterator[None]:
+    """Say of a file that cannot be written which it is, and what to do when there is room.
+
+    Examples
+    --------
+    >>> with writing("said.csv", "begin anew"):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+        ...
+    OSError: 'said.csv' could not be written (No space left on device). Make room there, and begin anew.
+    """
+    try:
+        yield
+    except OSError as error:
+        told = f"{os.fspath(path)!r} could not be written ({error.strerror or error}). Make room there, and {way_out}."
+        raise OSError(told) from error

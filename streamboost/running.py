@@ -12,14 +12,12 @@ one cuts the outputs back to these lengths, so a run that was killed and resumed
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamboost.bad_rows import BadRows
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.contenders import Answers, Contender, Task, gives_probabilities, joined, speak_to
+from streamboost.errors import writing
 from streamboost.guards import Guard, Quarantine
 from streamboost.metrics import Metric
 from streamboost.predictions import (
@@ -43,19 +43,14 @@ from streamboost.predictions import (
 )
 from streamboost.reports import Report
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
-from streamboost.sources import BadRow, Batch, Source
+from streamboost.sources import Batch, Source
 
 CHUNK = 1000
-PLACES_KEPT = 100_000  # of bad rows, so that none is counted twice after a resume
 logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
     """Raised by a signal handler while a run waits for rows: the run comes to its end as after :meth:`Run.stop`."""
-
-
-class TooManyBadRows(ValueError):
-    """More rows were refused than the run was allowed."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +148,6 @@ class Run:
         self.predictions: PredictionFile | None = None
         self.contender: Contender | None = None
         self.checkpoint_error: str | None = None
-        self._bad: list[BadRow] = []
-        self._bad_places: dict[int, None] = {}  # the latest last
         self._is_whole = True  # model, position and outputs belong together: not so in the middle of a chunk
         self._is_resumed = False
         self._said: list[Any] | None = None  # what a checkpoint is to know of predictions that are finished
@@ -163,8 +156,7 @@ class Run:
         self._saved = (0, time.monotonic())
         self.store = None if directory is None else CheckpointStore(directory)
         self.quarantine = None if directory is None else Quarantine(Path(directory) / "quarantine.jsonl")
-        self.n_bad = self._n_bad_before = 0
-        self._last_reason = ""
+        self.bad = BadRows(self.quarantine, strict=options.strict, limit=options.max_bad)
         try:
             if options.predictions is not None:
                 check_ending(options.predictions)
@@ -177,7 +169,7 @@ class Run:
             self.close()
             raise
         if not options.strict and getattr(source, "on_bad", None) == "raise":
-            self._borrow("on_bad", self._bad.append)
+            self._borrow("on_bad", self.bad.heard.append)
         if getattr(source, "stop", self) is None:  # so that it waits for nothing when the run is to end
             self._borrow("stop", lambda: self._stopping)
 
@@ -211,8 +203,7 @@ class Run:
             self.model = found.model
         self.position, self.rows = found.position, found.rows
         self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
-        self.n_bad = self._n_bad_before = state["n_bad"]
-        self._bad_places = dict.fromkeys(map(_fingerprint, state["bad_places"]))
+        self.bad.go_on(state["n_bad"], state["bad_places"])
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
         if self.options.predictions is not None and state["predictions"] is not None:
@@ -252,6 +243,11 @@ class Run:
                 f"{Path(before).name!r} so far. Name that one."
             )
 
+    @property
+    def n_bad(self) -> int:
+        """How many rows could not be learned."""
+        return self.bad.n
+
     # The loop.
 
     def reports(self) -> Iterator[Report]:
@@ -262,9 +258,9 @@ class Run:
                 if self._is_checkpoint_due():
                     self.checkpoint()
             self._is_whole = False
-            self._bury([], None)
+            self.bad.bury_heard()
             self._is_whole = True
-            self._check_bad()
+            self.bad.check()
             if self.book is not None:
                 yield from self.book.close(self.model)
         finally:  # also where the source fails: what was learned is kept, but not half of a chunk
@@ -278,7 +274,7 @@ class Run:
             self._said = self._predictions_so_far()
             self.predictions = None
             if self.rows_read:
-                with self._writing(file.path):
+                with writing(file.path, self._way_out):
                     file.finish()
             else:  # nothing came of this run: leave no file in the way of the next
                 file.discard()
@@ -310,7 +306,9 @@ class Run:
         assert self.book is not None
         sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
-        self._bury([(row, reason, table) for row, reason in sifted.reasons.items()], batch.position)
+        self.bad.bury_heard()
+        for row, reason in sifted.reasons.items():
+            self.bad.bury(reason, _as_text(table, row), batch.position, self.rows_read + row)
         self._is_whole = False
         numbers = self.rows_read + np.flatnonzero(sifted.good)
         reports: list[Report] = []
@@ -325,7 +323,7 @@ class Run:
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
-        self._check_bad()
+        self.bad.check()
         yield from reports  # last: whoever stops listening here stops between two chunks
 
     def _begin(self, table: Any) -> None:
@@ -377,7 +375,7 @@ class Run:
             raise refusal
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
-            self._bury([(row, reason, whole)], position, int(numbers[row]))
+            self.bad.bury(reason, _as_text(whole, row), position, int(numbers[row]))
         answers = joined(said) if said else self.contender.answers(None, 0)
         return y[kept], answers, numbers[kept]
 
@@ -395,53 +393,13 @@ class Run:
             columns["probability"] = pa.array(answers.probabilities.values.max(axis=1), mask=~answers.known)
         elif "probability" in file.schema.names:
             columns["probability"] = pa.nulls(len(y), pa.float64())
-        with self._writing(file.path):
+        with writing(file.path, self._way_out):
             file.add(pa.table(columns))
 
-    @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        """Say of an output that cannot be written which it is, and what to do."""
-        try:
-            yield
-        except OSError as error:
-            way_out = "begin anew" if self.store is None else "resume: no row is lost"
-            raise OSError(
-                f"{str(path)!r} could not be written ({error.strerror or error}). Make room there, and {way_out}."
-            ) from error
-
-    # Bad rows.
-
-    def _bury(self, found: list[tuple[int, str, Any]], position: Any, number: int | None = None) -> None:
-        """Put bad rows into quarantine: those a source could not read, and those found in a table."""
-        for bad in self._bad:
-            place = _fingerprint(bad.place)
-            if place not in self._bad_places:
-                self._bad_places[place] = None
-                if len(self._bad_places) > PLACES_KEPT:
-                    del self._bad_places[next(iter(self._bad_places))]
-                self._bury_one(f"{bad.place}: {bad.reason}", bad.text, bad.position, None)
-        self._bad.clear()
-        for row, reason, table in found:
-            text = json.dumps(table.slice(row, 1).to_pylist()[0], default=str)
-            self._bury_one(reason, text, position, self.rows_read + row if number is None else number)
-
-    def _bury_one(self, reason: str, text: str, position: Any, row: int | None) -> None:
-        if self.options.strict:
-            raise ValueError(f"row {row}: {reason} Its chunk was not learned. Leave out --strict to go on without it.")
-        self.n_bad += 1
-        self._last_reason = reason
-        if self.quarantine is not None:
-            with self._writing(self.quarantine.path):
-                self.quarantine.add(reason, text=text, position=position, row=row)
-
-    def _check_bad(self) -> None:
-        """End the run, between two chunks, if there were too many bad rows since it began or was resumed."""
-        limit, n_bad = self.options.max_bad, self.n_bad - self._n_bad_before
-        if limit is not None and n_bad > limit:
-            raise TooManyBadRows(
-                f"{n_bad} bad rows are more than max_bad={limit}; the last one: {self._last_reason} "
-                "Look into quarantine.jsonl, mend the source, and resume: the good rows are learned."
-            )
+    @property
+    def _way_out(self) -> str:
+        """When an output could not be written, and now can be."""
+        return "begin anew" if self.store is None else "resume: no row is lost"
 
     # Checkpoints.
 
@@ -493,8 +451,8 @@ class Run:
             "rows_read": self.rows_read,
             "guard": self.guard,
             "book": self.book,
-            "n_bad": self.n_bad,
-            "bad_places": np.array(list(self._bad_places), dtype=np.uint64),
+            "n_bad": self.bad.n,
+            "bad_places": self.bad.places,
             "predictions": self._predictions_so_far(),
             "given": {
                 "ignore": list(self.options.ignore),
@@ -521,8 +479,5 @@ class Run:
         self.close()
 
 
-def _fingerprint(place: Any) -> int:
-    """A number for the place of a bad row; what is one already stays as it is."""
-    if not isinstance(place, str):
-        return int(place)
-    return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")
+def _as_text(table: Any, row: int) -> str:
+    return json.dumps(table.slice(row, 1).to_pylist()[0], default=str)

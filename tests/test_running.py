@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamboost import SGBClassifier, SGBRegressor
+from streamboost.bad_rows import TooManyBadRows
 from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
 from streamboost.predictions import PredictionFile
-from streamboost.running import Options, Run, TooManyBadRows
+from streamboost.running import Options, Run
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
 from streamboost.states import same_state
