@@ -23,6 +23,7 @@ from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
+from streamboost.cluster.workers import check_whole
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
 
@@ -266,11 +267,7 @@ class KeyedBooster:
         return targets.astype(float)
 
     def _check_whole(self) -> None:
-        if self._half is not None:
-            raise RuntimeError(
-                f"a chunk was learned only in part, as something failed on the way ({self._half}). "
-                "Attach the last checkpoint to go on from there (--resume on the command line)."
-            )
+        check_whole(self._half)
 
     # One key.
 

@@ -25,7 +25,7 @@ from streamboost.cluster.shard_sources import Plan, ShardReport, make_plan, read
 from streamboost.cluster.shard_split import check_split, divide
 from streamboost.cluster.shard_votes import Method, Readout, ShardVotes, check_method
 from streamboost.cluster.shard_worker import Progress, Said, ShardWorker, Tally, check_template, take
-from streamboost.cluster.workers import HalfLearned
+from streamboost.cluster.workers import HalfLearned, check_whole
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
@@ -236,11 +236,7 @@ class ShardedBooster:
             self._half = f"{type(error).__name__}: {error}"
 
     def _check_whole(self) -> None:
-        if self._half is not None:
-            raise RuntimeError(
-                f"a chunk was learned only in part, as something failed on the way ({self._half}). "
-                "Attach the last checkpoint to go on from there (--resume on the command line)."
-            )
+        check_whole(self._half)
 
     # Predicting.
 

@@ -40,6 +40,15 @@ class HalfLearned(RuntimeError):
     """Learning failed after some of the rows were learned: what the worker holds now is nobody's model."""
 
 
+def check_whole(half: str | None) -> None:
+    """Refuse to go on where some workers have learned a chunk and others have not; ``half`` is why, if it is so."""
+    if half is not None:
+        raise RuntimeError(
+            f"a chunk was learned only in part, as something failed on the way ({half}). "
+            "Attach the last checkpoint to go on from there (--resume on the command line)."
+        )
+
+
 def cut_path(directory: str | os.PathLike[str], number: int) -> Path:
     """The file of a cut, for a worker with one file per cut."""
     return Path(directory) / f"cut-{number:010d}.safetensors"
