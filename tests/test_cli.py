@@ -21,7 +21,7 @@ from streamboost.checkpoints import read_latest
 from streamboost.cli import main
 from streamboost.cli.reading import Peeked
 from streamboost.cli.screens import Screen, terminal
-from streamboost.cluster import KeyedBooster, SpreadBooster
+from streamboost.cluster import KeyedBooster
 from streamboost.cluster.key_models import small_regressor
 from streamboost.sources import FileSource, MemorySource, Source
 from streamboost.states import same_state
@@ -344,7 +344,7 @@ def half(rows, tmp_path, capsys):
         (["--ignore", "x"], "has left out z"),
         (["--ignore", "z", "--ignore", "x"], "has left out z"),
         (["--seed", 4], "has 3"),
-        (["--shards"], "does not live on workers"),
+        (["--key", "city"], "does not live on workers"),
         (["--task", "classification"], "was made for 'regression'"),
     ],
 )
@@ -632,35 +632,4 @@ def test_a_run_by_keys_is_resumed_and_equals_a_model_for_each_key(rows, tmp_path
 def test_workers_need_something_to_do(rows, tmp_path, capsys):
     code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "price", "--workers", 2)
     assert code == 2
-    assert "neither --key COL nor --shards nor --spread" in error
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--shards", "--spread"], "--shards and --spread are given, expected one of them"),
-        (["--key", "city", "--spread"], "--key and --spread are given"),
-        (["--spread", "--start-from", "m"], "only a new model can be spread"),
-    ],
-)
-def test_shapes_that_do_not_go_together_are_refused(rows, tmp_path, capsys, words, reason):
-    code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "price", "--model", tmp_path / "m", *words)
-    assert code == 2
-    assert reason in error
-    assert not (tmp_path / "m").exists()
-
-
-def test_a_spread_run_is_resumed_and_equals_one_plain_model(rows, tmp_path, capsys):
-    words = ["run", tmp_path / "rows.parquet", "--target", "price", "--model", tmp_path / "m", "--spread"]
-    words += ["--option", "learner=mlp", "--option", "n_estimators=40"]
-    for _ in range(3):
-        code, summary = said(capsys, *words, "--max-rows", 200, "--resume")
-        assert code == 0, summary
-    assert summary["rows"] == 500
-    same = {"learner": "mlp", "n_estimators": 40, "semantics": 200, "new_columns": "grow", "random_state": 0}
-    plain = SGBRegressor(**same)
-    plain.learn(rows.drop_columns(["price"]), rows["price"].to_numpy())
-    with SpreadBooster(SGBRegressor(**same), engine="local", directory=tmp_path / "m" / "cluster") as spread:
-        spread.attach(read_latest(tmp_path / "m").model)
-        X = rows.drop_columns(["price"])
-        assert np.array_equal(spread.gather().predict(X), plain.predict(X))
+    assert "no --key COL says what for" in error

@@ -1,4 +1,4 @@
-"""A cut knows the model it was made of: one way for all shapes, whatever kept it."""
+"""A cut knows the model it was made of."""
 
 import hashlib
 from dataclasses import replace
@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from streamboost import SGBRegressor, snapshots
-from streamboost.cluster import Cut, KeyedBooster, ShardedBooster, SpreadBooster, small_regressor
+from streamboost.cluster import Cut, KeyedBooster, small_regressor
 from streamboost.cluster.cuts import Manifest
-from streamboost.cluster.keeping import Pickled
-from streamboost.cluster.shard_worker import Place, Shard
 
 ROWS, Y = [{"key": i % 2, "x": float(i)} for i in range(40)], np.arange(40.0)
 
@@ -20,14 +18,6 @@ def keyed(directory, model=None, key="key", **options):
     return KeyedBooster(key, model, directory=directory, **options)
 
 
-def sharded(directory, model):
-    return ShardedBooster(model, workers=2, engine="local", directory=directory)
-
-
-def spread(directory, model):
-    return SpreadBooster(model, workers=2, engine="local", directory=directory)
-
-
 @pytest.fixture(scope="module")
 def prior():
     model = SGBRegressor(n_estimators=2, random_state=0)
@@ -35,13 +25,12 @@ def prior():
     return model
 
 
-@pytest.mark.parametrize("make", [keyed, sharded, spread])
-def test_all_shapes_refuse_the_cut_of_another_model_in_the_same_words(make, tmp_path):
+def test_the_cut_of_another_model_is_refused(tmp_path):
     options = {"n_estimators": 3, "max_depth": 2, "random_state": 0}
-    with make(tmp_path, SGBRegressor(**options)) as first:
+    with keyed(tmp_path, SGBRegressor(**options)) as first:
         first.learn(ROWS, Y)
         cut = first.detach()
-    with make(tmp_path, SGBRegressor(**{**options, "max_depth": 4})) as other, pytest.raises(ValueError) as refusal:  # noqa: PT011
+    with keyed(tmp_path, SGBRegressor(**{**options, "max_depth": 4})) as other, pytest.raises(ValueError) as refusal:  # noqa: PT011
         other.attach(cut)
     assert str(refusal.value) == (
         "max_depth is 4, but the cut was made with 2. Use the model it was made with, that is the same parameters (on "
@@ -82,6 +71,5 @@ def test_keys_go_on_with_their_own_column_model_and_prior(is_early, prior, tmp_p
 
 def test_files_of_cuts_know_their_classes_by_these_names():
     """Whoever moves one of them to another room makes every checkpoint on workers so far unreadable."""
-    names = ["crew:Cut", "cuts:Manifest", "keeping:Pickled", "shard_worker:Place", "shard_worker:Shard"]
-    classes = [Cut, Manifest, Pickled, Place, Shard]
-    assert [f"{cls.__module__}:{cls.__qualname__}" for cls in classes] == [f"streamboost.cluster.{n}" for n in names]
+    names = [f"{cls.__module__}:{cls.__qualname__}" for cls in (Cut, Manifest)]
+    assert names == ["streamboost.cluster.crew:Cut", "streamboost.cluster.cuts:Manifest"]

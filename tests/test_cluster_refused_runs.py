@@ -11,7 +11,7 @@ from streamboost.cluster import Cut, LocalCrew, SnapshotWorker
 
 ROWS = 300
 SMALL = ["--option", "n_estimators=3", "--option", "max_depth=2"]
-SHAPES = {"keyed": ["--key", "store"], "sharded": ["--shards"], "spread": ["--spread"], "plain": []}
+SHAPES = {"keyed": ["--key", "store"], "plain": []}
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
@@ -52,7 +52,7 @@ def test_a_run_refused_at_its_first_row_is_followed_by_one_with_other_options(sh
 
 @shapes
 def test_a_run_refused_at_its_first_row_is_followed_by_one_of_any_shape(shape, file):
-    for other in (["--key", "store", "--workers", "3"], ["--shards", "--workers", "3"], ["--spread"], []):
+    for other in (["--key", "store", "--workers", "3"], []):
         assert run(file, "used", *other, "--strict") != 0
     check_like_a_new_one(file, "used", [*shape, *SMALL])
 

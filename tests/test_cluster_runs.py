@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamboost import SGBRegressor
 from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.cli import main
-from streamboost.cluster import KeyedBooster, ShardedBooster, SpreadBooster, small_regressor
+from streamboost.cluster import KeyedBooster, small_regressor
 from streamboost.running import Options, Run
 from streamboost.sources import open_source
 from streamboost.states import same_state
@@ -29,23 +28,6 @@ def keyed(directory):
     return KeyedBooster("store", small_regressor(**SMALL), workers=2, engine="local", hot=2, directory=directory)
 
 
-def sharded(directory):
-    return ShardedBooster(SGBRegressor(**SMALL), workers=2, engine="local", directory=directory)
-
-
-def spread(directory):
-    template = SGBRegressor(learner="linear", n_estimators=4, semantics="minibatch", random_state=0)
-    return SpreadBooster(template, workers=2, engine="local", directory=directory)
-
-
-STATES = {
-    keyed: lambda model: [(model.key_rows(key), model.model_of(key)) for key in list(model.keys())],
-    sharded: lambda model: [model.shard(k) for k in range(2)],
-    spread: lambda model: model.gather(),
-}
-shapes = pytest.mark.parametrize("make", STATES)
-
-
 @pytest.fixture
 def file(tmp_path):
     rng = np.random.default_rng(0)
@@ -56,16 +38,13 @@ def file(tmp_path):
     return tmp_path / "rows.parquet"
 
 
-def go(make, file, name):
+def go(file, name):
     """Run, or go on with, the whole file, a checkpoint after every chunk; return what the workers hold at the end."""
     where = file.parent / name
-    ignored = () if make is keyed else ("store",)
-    options = Options(
-        "y", "regression", chunk=CHUNK, every=300, checkpoint_rows=1, predictions=f"{where}.csv", ignore=ignored
-    )
-    with make(where / "crew") as model, Run(open_source(file), model, options, where, resume=True) as run:
+    options = Options("y", "regression", chunk=CHUNK, every=300, checkpoint_rows=1, predictions=f"{where}.csv")
+    with keyed(where / "crew") as model, Run(open_source(file), model, options, where, resume=True) as run:
         list(run.reports())
-        return STATES[make](model)
+        return [(model.key_rows(key), model.model_of(key)) for key in model.keys()]  # noqa: SIM118
 
 
 class Fate:
@@ -101,8 +80,7 @@ class Fate:
 
         patch.setattr(CheckpointStore, "save", save_or_not)
         patch.setattr(os, "fsync", fsync_or_not)
-        for cls in (KeyedBooster, ShardedBooster, SpreadBooster):
-            patch.setattr(cls, "detach", self._unless_dead(cls.detach))
+        patch.setattr(KeyedBooster, "detach", self._unless_dead(KeyedBooster.detach))
 
     def _unless_dead(self, detach):
         def detach_or_not(model):
@@ -117,58 +95,52 @@ class Fate:
         self.coming, self.is_dead = list(coming), False
 
 
-def check_same(make, file):
+def check_same(file):
     """The run goes on undisturbed, and comes to the end of one that always was."""
-    resumed, straight = go(make, file, "disturbed"), go(make, file, "straight")
+    resumed, straight = go(file, "disturbed"), go(file, "straight")
     assert same_state(resumed, straight)
     where = file.parent
     assert read_latest(where / "disturbed").rows == read_latest(where / "straight").rows == ROWS
     assert (where / "disturbed.csv").read_bytes() == (where / "straight.csv").read_bytes()
 
 
-@shapes
 @pytest.mark.parametrize("last", ["saved", "in its place, then an error"])
 def test_a_run_whose_checkpoints_fail_three_times_before_it_is_killed_goes_on_from_the_last_one(
-    make, last, file, tmp_path, monkeypatch
+    last, file, tmp_path, monkeypatch
 ):
     fate = Fate(monkeypatch, tmp_path / "disturbed")
     fate.begins("saved", "saved", "saved", last, "full", "full", "full", "killed")
     with pytest.raises(Killed):
-        go(make, file, "disturbed")
+        go(file, "disturbed")
     assert read_latest(tmp_path / "disturbed").rows == 3 * CHUNK  # the first checkpoint comes before the first row
     fate.begins()
-    check_same(make, file)
+    check_same(file)
 
 
-@shapes
 @pytest.mark.parametrize("n_saved", [1, 4])
 @pytest.mark.parametrize("between", [[], ["full"]])
 def test_a_run_killed_again_and_again_between_a_cut_and_its_checkpoint_goes_on_from_the_last_one(
-    make, n_saved, between, file, tmp_path, monkeypatch
+    n_saved, between, file, tmp_path, monkeypatch
 ):
     fate = Fate(monkeypatch, tmp_path / "disturbed")
     for coming in (["saved"] * (n_saved - 1) + ["saved, then killed"], [*between, "killed"], [*between, "killed"]):
         fate.begins(*coming)
         with pytest.raises(Killed):
-            go(make, file, "disturbed")
+            go(file, "disturbed")
         assert read_latest(tmp_path / "disturbed").rows == CHUNK * (n_saved - 1)
     fate.begins()
-    check_same(make, file)
+    check_same(file)
 
 
-@pytest.mark.parametrize("shape", [("--shards",), ("--spread",), ("--key", "store")], ids=lambda words: words[0])
-def test_a_run_is_resumed_with_the_model_it_was_begun_with_or_not_at_all(shape, file, capsys):
+def test_a_run_is_resumed_with_the_model_it_was_begun_with_or_not_at_all(file, capsys):
     where = file.parent / "run"
     model = ["--option", "loss=huber", "--option", "n_estimators=12", "--option", "max_depth=3"]
-    words = ["run", str(file), "--target", "y", "--model", str(where), *shape]
+    words = ["run", str(file), "--target", "y", "--model", str(where), "--key", "store"]
     assert main([*words, *model, "--max-rows", "600"]) == 0
     for other in ([], [*model[2:], "--option", "loss=squared_error"], ["--option", "n_estimators=13", *model[:2]]):
         capsys.readouterr()
         assert main([*words, *other, "--resume"]) != 0
         assert "the same --option, --start-from and --seed as before" in " ".join(capsys.readouterr().err.split())
     assert read_latest(where).rows == 600
-    if "--key" not in shape:  # keys move to where they belong
-        assert main([*words, *model, "--resume", "--workers", "3"]) != 0
-        assert "--workers 2 on the command line" in " ".join(capsys.readouterr().err.split())
     assert main([*words, *model, "--resume"]) == 0
     assert read_latest(where).rows == ROWS

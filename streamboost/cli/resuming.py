@@ -28,12 +28,12 @@ def read_before(directory: Path | None) -> Checkpoint | None:
     return found if holds_something else None
 
 
-def check_resumed(before: Checkpoint, parameters: dict[str, Any], seed: int | None, *, has_crew: bool) -> None:
+def check_resumed(before: Checkpoint, parameters: dict[str, Any], seed: int | None, *, is_keyed: bool) -> None:
     """Refuse parameters that a resumed model does not have, and workers that come or go."""
     model, is_cut = before.model, isinstance(before.model, Cut)
-    if is_cut != has_crew:
+    if is_cut != is_keyed:
         lives = f"lives on {model.n_workers} workers ({model.kind})" if is_cut else "does not live on workers"
-        raise Refused(f"the model to be resumed {lives}. Say --key, --shards or --spread as when it was begun.")
+        raise Refused(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
     named = {f"--option {name}": (name, value) for name, value in parameters.items()}
     if seed is not None:
         named["--seed"] = ("random_state", seed)

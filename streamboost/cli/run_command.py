@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -40,7 +40,6 @@ Seconds = float
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
 WINDOW = 1000
 ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
-STEP = 200  # rows that learners on workers learn at once
 
 
 def run(
@@ -95,16 +94,9 @@ def run(
     key: Annotated[
         str | None, typer.Option(metavar="COL", help="A model of its own for each value of this column.")
     ] = None,
-    shards: Annotated[
-        bool, typer.Option("--shards", help="Let each of --workers learn a share of the rows, and ask all of them.")
-    ] = False,
-    spread: Annotated[
-        bool,
-        typer.Option(
-            "--spread", help=f"Put the weak learners of one model on --workers; it learns {STEP} rows at a time."
-        ),
-    ] = False,
-    workers: Annotated[int | None, typer.Option(min=1, metavar="K", help="Of --key, --shards or --spread.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="How many workers the models of --key live on.")
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Put them on Ray: host:port, auto, or local to start one.")
     ] = None,
@@ -124,8 +116,8 @@ def run(
     with asked():
         rows_between, seconds_between = parse_interval(checkpoint_every)
         check_report(report)
-        crew = CrewOptions(key, shards, spread, workers, ray, model, start_from)
-        has_crew = crew.is_asked_for
+        if key is None and (workers is not None or ray is not None):
+            raise Refused("--workers and --ray are given, but no --key COL says what for. Add it.")
         before = read_before(model) if resume else None
         if before is not None:
             check_same_scores(before, metric, window)
@@ -137,16 +129,16 @@ def run(
         first = opened.first(None if before is None else before.position)
         ignored = list(dict.fromkeys(ignore or ())) if before is None else same_ignored(before, ignore, console)
         check_columns(first, target, key, ignored, is_new=before is None)
-        start = None if start_from is None or (before and not has_crew) else load_model(start_from)
+        start = None if start_from is None or (before and key is None) else load_model(start_from)
         chosen = choose_task(task, before, start, first, target, console)
         parameters = parse_options(chosen, option or [])
         if before is not None:
-            check_resumed(before, parameters, seed if start_from is None else None, has_crew=has_crew)
+            check_resumed(before, parameters, seed if start_from is None else None, is_keyed=key is not None)
         else:
             check_metrics(metric, chosen, start or ESTIMATORS[chosen](**parameters))
             check_parameters(chosen, parameters, first, target, [*ignored, key])
-        if has_crew:
-            learner = crew.make(chosen, start, parameters, seed or 0)
+        if key is not None:
+            learner = make_keyed(key, chosen, start, parameters, seed or 0, workers=workers, ray=ray, directory=model)
         else:
             learner = None if before else make_model(chosen, start, parameters, seed or 0)
         options = Options(
@@ -163,7 +155,7 @@ def run(
             ignore=ignored,
         )
         one = Run(opened, learner, options, model, resume=resume)
-    with one, nullcontext() if learner is None or not has_crew else closing(learner):
+    with one, nullcontext() if key is None else closing(learner):
         if first is not None:
             print_columns(console, first, target, chosen, ignored)
         if one.rows:
@@ -310,51 +302,30 @@ def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
     return refusal
 
 
-class CrewOptions(NamedTuple):
-    """Whether the model is to live on workers, and on which."""
+def make_keyed(
+    key: str,
+    task: str,
+    prior: Any,
+    parameters: dict[str, Any],
+    seed: int,
+    *,
+    workers: int | None,
+    ray: str | None,
+    directory: Path | None,
+) -> Any:
+    """Make a small model for each key, with the one to begin with as their prior, in this process or on Ray."""
+    from streamboost import cluster
 
-    key: str | None
-    shards: bool
-    spread: bool
-    workers: int | None
-    ray: str | None
-    directory: Path | None
-    start_from: Path | None
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether there is anything to be put on workers."""
-        given = [("--key", self.key is not None), ("--shards", self.shards), ("--spread", self.spread)]
-        shapes = [name for name, is_given in given if is_given]
-        if len(shapes) > 1:
-            raise Refused(f"{' and '.join(shapes)} are given, expected one of them.")
-        if not shapes and (self.workers is not None or self.ray is not None):
-            raise Refused(
-                "--workers and --ray are given, but neither --key COL nor --shards nor --spread says what for."
-            )
-        if self.spread and self.start_from is not None:
-            raise Refused("--spread and --start-from are both given, but only a new model can be spread. Drop one.")
-        return bool(shapes)
-
-    def make(self, task: str, start: Any, parameters: dict[str, Any], seed: int) -> Any:
-        """A model on workers; of keys each begins small, with the model to begin with as its prior."""
-        from streamboost import cluster
-        from streamboost.cluster import key_models
-
-        named: dict[str, Any] = {
-            "workers": self.workers or (2 if self.key is None or self.ray else None),
-            "engine": "local" if self.ray is None else "ray",
-            "address": None if self.ray in (None, "local") else self.ray,
-            "directory": None if self.directory is None else self.directory / "cluster",
-        }
-        if self.shards:
-            return cluster.ShardedBooster(make_model(task, start, parameters, seed), **named)
-        if self.spread:
-            return cluster.SpreadBooster(make_model(task, None, {"semantics": STEP} | parameters, seed), **named)
-        assert self.key is not None
-        small = key_models.small_classifier if task == "classification" else key_models.small_regressor
-        template = small(**{"new_columns": "grow", "random_state": seed} | parameters)
-        return cluster.KeyedBooster(self.key, template, prior=start, **named)
+    small = cluster.small_classifier if task == "classification" else cluster.small_regressor
+    return cluster.KeyedBooster(
+        key,
+        small(**{"new_columns": "grow", "random_state": seed} | parameters),
+        prior=prior,
+        workers=workers or (2 if ray else None),
+        engine="local" if ray is None else "ray",
+        address=None if ray == "local" else ray,
+        directory=None if directory is None else directory / "cluster",
+    )
 
 
 def make_model(task: str, start: Any, parameters: dict[str, Any], seed: int) -> Any:

@@ -3,8 +3,6 @@
 ::
 
     KeyedBooster     one model per key, a million keys over K workers
-    ShardedBooster   K models, each learning a share of one stream
-    SpreadBooster    one model, its weak learners spread over K workers: a SpreadStack
          │
        Crew          workers, operations, cuts, recovery: LocalCrew here, RayCrew on Ray
 
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from streamboost.cluster.key_models import small_classifier, small_regressor
     from streamboost.cluster.keyed import KeyedBooster
     from streamboost.cluster.ray_crew import RayCrew
-    from streamboost.cluster.sharded import ShardedBooster
-    from streamboost.cluster.spread import SpreadStack
-    from streamboost.cluster.spread_booster import SpreadBooster
 
 __all__ = [
     "Crew",
@@ -32,10 +27,7 @@ __all__ = [
     "KeyedBooster",
     "LocalCrew",
     "RayCrew",
-    "ShardedBooster",
     "SnapshotWorker",
-    "SpreadBooster",
-    "SpreadStack",
     "Ticket",
     "WorkerLost",
     "WrongState",
@@ -47,9 +39,6 @@ __all__ = [
 HOMES = {
     "KeyedBooster": "keyed",
     "RayCrew": "ray_crew",
-    "ShardedBooster": "sharded",
-    "SpreadBooster": "spread_booster",
-    "SpreadStack": "spread",
     "small_classifier": "key_models",
     "small_regressor": "key_models",
 }

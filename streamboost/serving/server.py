@@ -193,8 +193,7 @@ def _whole_model(model: Any, path: Path) -> Any:
     if isinstance(model, Cut):
         raise Unusable(
             f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "
-            "itself, as a run without --key, --shards or --spread makes it. Go on with this one by streamboost run "
-            "--resume."
+            "itself, as a run without --key makes it. Go on with this one by streamboost run --resume."
         )
     if not isinstance(model, StreamEstimator):
         raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")

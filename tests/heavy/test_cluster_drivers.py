@@ -1,8 +1,7 @@
-"""Runs of every shape on Ray, their drivers and their workers killed at random points: as one that never was.
+"""Runs of keyed models on Ray, their drivers and their workers killed at random points: as one that never was.
 
-Run as a program, ``test_cluster_drivers.py SHAPE FOLDER ADDRESS``, this file is the driver that the tests kill: the
-command ``streamboost run`` for keys and shards, a :class:`Run` for learners that are spread. It pauses before a
-checkpoint is saved, when it is saved, and when the workers have heard of it.
+Run as a program, ``test_cluster_drivers.py FOLDER ADDRESS``, this file is the driver that the tests kill: the command
+``streamboost run``. It pauses before a checkpoint is saved, when it is saved, and when the workers have heard of it.
 """
 
 import json
@@ -19,13 +18,10 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from ray_nodes import Driver, are_gone, kill, local_ray, pause  # noqa: E402, F401 - a fixture
 
-from streamboost import SGBRegressor  # noqa: E402
 from streamboost.checkpoints import read_latest  # noqa: E402
 from streamboost.cli import main  # noqa: E402
-from streamboost.cluster import KeyedBooster, ShardedBooster, SpreadBooster, small_regressor  # noqa: E402
-from streamboost.running import Options, Run  # noqa: E402
-from streamboost.sources import open_source  # noqa: E402
-from streamboost.stacks import TreeStack  # noqa: E402
+from streamboost.cluster import KeyedBooster, small_regressor  # noqa: E402
+from streamboost.running import Run  # noqa: E402
 from streamboost.states import same_state  # noqa: E402
 
 ROWS, CHUNK = 14_000, 1000  # a checkpoint after every chunk, and one before the first
@@ -46,37 +42,16 @@ def write_rows(file):
 # The driver.
 
 
-def go(shape, folder, address=None):
+def go(folder, address=None):
     """Run the whole file, or go on with it: on Ray, or in this process."""
-    if shape == "spread":
-        return go_spread(folder, address)
     words = ["run", str(folder.parent / "rows.parquet"), "--target", "y", "--task", "regression", "--resume"]
     words += ["--model", str(folder / "m"), "--predictions", str(folder / "said.parquet")]
-    words += ["--checkpoint-every", "500", "--every", "5000", "--json", "-q", "--workers", "2"]
-    words += ["--key", "store"] if shape == "keyed" else ["--shards"]
+    words += ["--checkpoint-every", "500", "--every", "5000", "--json", "-q", "--workers", "2", "--key", "store"]
     words += [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
     return main(words + (["--ray", address] if address else []))
 
 
-def go_spread(folder, address):
-    """One plain model in this process, or its learners on Ray."""
-    model = SGBRegressor(learner=TreeStack(6, max_depth=3), semantics="minibatch", random_state=0)
-    if address:
-        model = SpreadBooster(model, workers=2, address=address, directory=folder / "m" / "cluster")
-    options = Options("y", "regression", chunk=CHUNK, every=5000, checkpoint_rows=500, checkpoint_seconds=None,
-                      predictions=folder / "said.parquet")  # fmt: skip
-    source = open_source(str(folder.parent / "rows.parquet"))
-    with Run(source, model, options, folder / "m", resume=True) as run:
-        for _ in run.reports():
-            pass
-    if address:
-        model.save(folder / "home.safetensors")
-        model.close()
-        print(json.dumps({"rows": run.rows}))
-    return 0
-
-
-def be_the_driver(shape, folder, address):
+def be_the_driver(folder, address):
     save = Run._save
 
     def save_with_pauses(run, kept):
@@ -94,12 +69,10 @@ def be_the_driver(shape, folder, address):
         pause("confirmed", *pids_of(run.model))
 
     Run._save = save_with_pauses
-    return go(shape, Path(folder), address)
+    return go(Path(folder), address)
 
 
 def pids_of(model):
-    if isinstance(model, SpreadBooster):
-        return [worker["pid"] for worker in model.metrics()]
     return [worker["pid"] for worker in model._crew.metrics()]
 
 
@@ -127,21 +100,14 @@ def kill_on_the_way(driver, dice):
     return [int(pid) for pid in (victim, *pids)]
 
 
-def states(shape, folder):
+def states(folder):
     """What is left at the end, brought home to this process."""
     cut = read_latest(folder / "m").model
     options = {"workers": 2, "engine": "local", "directory": folder / "m" / "cluster"}
-    if shape == "spread":
-        return None
-    if shape == "keyed":
-        template = small_regressor(**{"new_columns": "grow", "random_state": 0} | OPTIONS)
-        with KeyedBooster("store", template, **options) as model:
-            model.attach(cut)
-            return {key: (model.key_rows(key), model.model_of(key)) for key in model.keys()}  # noqa: SIM118
-    template = SGBRegressor(**{"new_columns": "grow", "random_state": 0} | OPTIONS)
-    with ShardedBooster(template, **options) as model:
+    template = small_regressor(**{"new_columns": "grow", "random_state": 0} | OPTIONS)
+    with KeyedBooster("store", template, **options) as model:
         model.attach(cut)
-        return [model.shard(k) for k in range(2)], model.weights_, model.shard_losses_, model.n_rows
+        return {key: (model.key_rows(key), model.model_of(key)) for key in model.keys()}  # noqa: SIM118
 
 
 def quarantined(folder):
@@ -155,17 +121,14 @@ def stream(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("shape", ["keyed", "sharded", "spread"])
-def test_a_run_whose_drivers_and_workers_are_killed_is_the_same_as_one_never_killed(
-    shape, local_ray, stream, capsys  # noqa: F811
-):  # fmt: skip
-    straight, killed = stream / f"{shape}-straight", stream / f"{shape}-killed"
+def test_a_run_whose_drivers_and_workers_are_killed_is_the_same_as_one_never_killed(local_ray, stream):  # noqa: F811
+    straight, killed = stream / "straight", stream / "killed"
     straight.mkdir()
     killed.mkdir()
-    assert go(shape, straight) == 0
+    assert go(straight) == 0
 
-    dice, dead = random.Random(shape), []
-    command = [sys.executable, __file__, shape, str(killed), local_ray]
+    dice, dead = random.Random("keyed"), []
+    command = [sys.executable, __file__, str(killed), local_ray]
     for _ in range(DRIVER_KILLS):
         with Driver(command) as driver:
             dead += kill_on_the_way(driver, dice)
@@ -188,20 +151,9 @@ def test_a_run_whose_drivers_and_workers_are_killed_is_the_same_as_one_never_kil
     assert said == [row for row in range(ROWS) if row % BAD]
     assert quarantined(straight) == quarantined(killed)
     assert len(quarantined(killed)) == ROWS - n_good
-    check_states(shape, straight, killed)
-
-
-def check_states(shape, straight, killed):
-    """Bit for bit."""
-    if shape == "spread":
-        from streamboost import load
-
-        assert same_state(load(killed / "home.safetensors"), read_latest(straight / "m").model)
-        return
-    one, other = states(shape, straight), states(shape, killed)
+    one, other = states(straight), states(killed)
     assert same_state(one, other)
-    n_rows = sum(n for n, _ in other.values()) if shape == "keyed" else other[-1]
-    assert n_rows == read_latest(killed / "m").rows
+    assert sum(n for n, _ in other.values()) == n_good
 
 
 if __name__ == "__main__":
