@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from streamboost.cluster import LocalCrew
-from streamboost.cluster.crew import SnapshotWorker, cut_path
+from streamboost.cluster.crew import SnapshotWorker
 from streamboost.cluster.recovery import WorkerDied
+from streamboost.cluster.workers import cut_path
 
 
 class Killed(BaseException):
@@ -36,9 +37,9 @@ FATE = Fate()
 class Chain(SnapshotWorker):
     """Its state depends on every operation, on their order and on their number; killed in the middle, it is torn."""
 
-    def __init__(self, seed=0):
+    def __init__(self):
         FATE.point()
-        self.state = {"numbers": [], "sum": np.full(2, float(seed)), "torn": False}
+        self.state = {"numbers": [], "sum": np.ones(2), "torn": False}
         self.n_rows = 0
 
     def add(self, number):
@@ -143,8 +144,13 @@ def set_fate(fate):
     FATE = fate
 
 
-def expected_state(seed, numbers):
-    total = np.full(2, float(seed))
+def call_all(crew, method, *args):
+    """Send the same operation to all workers."""
+    return [crew.call(worker, method, *args) for worker in range(crew.n_workers)]
+
+
+def expected_state(numbers):
+    total = np.ones(2)
     for number in numbers:
         total = total * 3 + number
     return {"numbers": list(numbers), "sum": total, "torn": False}

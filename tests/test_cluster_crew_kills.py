@@ -13,6 +13,7 @@ from mortal_crews import (
     Fate,
     Killed,
     MortalCrew,
+    call_all,
     expected_state,
     final_states,
     nobody_is_killed,
@@ -46,7 +47,7 @@ def test_whenever_workers_are_killed_every_operation_happens_once_and_in_order(s
     set_fate(Fate(moments))
     cls = DroppingChain if drops else Chain
     lists, cuts, waiting = [[], [], []], {}, []
-    with MortalCrew(cls, [{"seed": s} for s in range(3)], 3, cut_every=every, in_flight=ahead) as crew:
+    with MortalCrew(cls, {}, 3, cut_every=every, in_flight=ahead) as crew:
         for kind, which, number in steps:
             if kind == "add":
                 lists[which].append(number)
@@ -67,8 +68,7 @@ def test_whenever_workers_are_killed_every_operation_happens_once_and_in_order(s
                     lists, waiting = [list(each) for each in cuts[back]], []
         for ticket, answer in waiting:
             check(crew, ticket, answer)
-        for seed, (state, numbers) in enumerate(zip(final_states(crew), lists, strict=True)):
-            assert same_state(state, expected_state(seed, numbers))
+        assert same_state(final_states(crew), [expected_state(numbers) for numbers in lists])
         assert crew.most_waiting <= ahead
         assert sum(line["restarts"] for line in crew.metrics()) <= len(moments)
 
@@ -102,7 +102,7 @@ def test_whenever_the_driver_is_killed_it_goes_on_from_its_last_checkpoint(momen
         while True:
             crew = None
             try:
-                crew = MortalCrew(Chain, [{"seed": 0}, {"seed": 1}], 2, directory, cut_every=every)
+                crew = MortalCrew(Chain, {}, 2, directory, cut_every=every)
                 crew.attach(kept, "chain")
                 at = position
                 while at < len(numbers):
@@ -122,8 +122,7 @@ def test_whenever_the_driver_is_killed_it_goes_on_from_its_last_checkpoint(momen
                 if crew is not None:
                     crew.die()
         assert kept.memory in (None, {"at": position})
-        for seed, state in enumerate(states):
-            assert same_state(state, expected_state(seed, numbers[seed::2]))
+        assert same_state(states, [expected_state(numbers[worker::2]) for worker in range(2)])
         assert kills <= len(ends)
 
 
@@ -147,7 +146,7 @@ def test_whatever_becomes_of_checkpoints_the_last_two_on_disk_find_their_cuts(st
         crew = begun(directory, kept, every)
         for count, step in enumerate(steps):
             numbers.append(count)
-            crew.call_all("add", count)
+            call_all(crew, "add", count)
             if step == "cut":
                 crew.cut()
             elif step == "no room for the cut":

@@ -9,6 +9,7 @@ from mortal_crews import (
     Fate,
     MortalCrew,
     Starving,
+    call_all,
     nobody_is_killed_at_first,  # noqa: F401 - a fixture
     refuse_to_save,
     set_fate,
@@ -17,15 +18,16 @@ from mortal_crews import (
 from streamboost import snapshots
 from streamboost.checkpoints import CheckpointStore
 from streamboost.cluster import Cut, LocalCrew, WorkerLost, WrongState
-from streamboost.cluster.crew import SnapshotWorker, cut_path
+from streamboost.cluster.crew import SnapshotWorker
+from streamboost.cluster.workers import cut_path
 from streamboost.errors import SnapshotError
 
 
 def test_a_torn_cut_is_never_loaded_and_its_files_go_with_the_next(tmp_path):
     with MortalCrew(Chain, {}, 2, tmp_path) as crew:
-        crew.call_all("add", 1)
+        call_all(crew, "add", 1)
         first = crew.cut()
-        crew.results(crew.call_all("add", 2))
+        crew.results(call_all(crew, "add", 2))
         set_fate(Fate([8]))  # worker 0 has saved, worker 1 has half saved
         second = crew.cut()
         assert second > first + 1
@@ -38,9 +40,9 @@ def test_a_torn_cut_is_never_loaded_and_its_files_go_with_the_next(tmp_path):
 
 def test_a_cut_that_was_loaded_in_part_is_not_gone_on_from(tmp_path):
     with LocalCrew(Starving, {}, 2, tmp_path) as crew:
-        crew.results(crew.call_all("grow"))
+        crew.results(call_all(crew, "grow"))
         first = crew.cut()
-        crew.results(crew.call_all("grow"))
+        crew.results(call_all(crew, "grow"))
         second = crew.cut()
         cut_path(crew.folder(1), second).unlink()
         with pytest.raises(SnapshotError, match="is missing"):
@@ -53,13 +55,13 @@ def test_a_cut_that_was_loaded_in_part_is_not_gone_on_from(tmp_path):
 
 def test_a_cut_that_fails_leaves_the_one_before_and_all_that_came_after_it():
     with MortalCrew(Unsavable, {}, 2) as crew:
-        crew.call_all("put", 1)
+        call_all(crew, "put", 1)
         before = crew.cut()
-        crew.call_all("put", object)
+        call_all(crew, "put", object)
         with pytest.raises(SnapshotError, match="cannot be saved"):
             crew.cut()
         assert crew.cuts[-1] == before
-        crew.call_all("put", 2)
+        call_all(crew, "put", 2)
         del crew._stations[1]  # killed
         assert crew.results(crew.ask_all("got")) == [2, 2]
         assert crew.cut() > before
@@ -67,21 +69,21 @@ def test_a_cut_that_fails_leaves_the_one_before_and_all_that_came_after_it():
 
 def test_a_manifest_that_cannot_be_written_changes_nothing(monkeypatch, tmp_path):
     with MortalCrew(Chain, {}, 2, tmp_path) as crew:
-        crew.call_all("add", 1)
+        call_all(crew, "add", 1)
         before = crew.detach("chain").number
-        crew.call_all("add", 2)
+        call_all(crew, "add", 2)
         with monkeypatch.context() as patch:
             patch.setattr(CheckpointStore, "save", refuse_to_save)
-            for attempt in (crew.cut, lambda: crew.detach("chain"), lambda: crew.unpin(before)):
+            for attempt in (crew.cut, lambda: crew.detach("chain")):
                 with pytest.raises(OSError, match="No space left"):
                     attempt()
         assert crew.cuts[-1] == before
         crew._stations.clear()  # all killed
-        assert crew.results(crew.call_all("add", 3)) == [3, 3]
+        assert crew.results(call_all(crew, "add", 3)) == [3, 3]
         for number in (4, 5, 6):
-            crew.call_all("add", number)
+            call_all(crew, "add", number)
             crew.cut()
-        assert before in crew.cuts  # still pinned
+        assert before in crew.cuts  # still kept for its checkpoint
 
 
 class Unsavable(SnapshotWorker):
@@ -92,27 +94,19 @@ class Unsavable(SnapshotWorker):
         return self.state
 
 
-def test_only_two_cuts_and_the_pinned_ones_are_kept():
+def test_only_the_last_two_cuts_are_kept():
     with MortalCrew(Chain, {}, 1) as crew:
         numbers = []
         for number in range(6):
             crew.call(0, "add", number)
             numbers.append(crew.cut())
-            if number == 1:
-                crew.pin(numbers[1])
         assert crew.cut() == numbers[-1]  # nothing happened since
-        assert crew.cuts == [numbers[1], *numbers[-2:]]
-        assert len(list(crew.folder(0).glob("*.safetensors"))) == 3
-        crew.load(numbers[1])
-        assert crew.result(crew.ask(0, "numbers")) == [0, 1]
-        crew.unpin(numbers[1])
-        with pytest.raises(ValueError, match=f"there is no cut {numbers[2]} in"):
-            crew.load(numbers[2])
-        crew.call(0, "add", 7)
-        crew.cut()
-        crew.call(0, "add", 8)
-        crew.cut()
-        assert numbers[1] not in crew.cuts
+        assert crew.cuts == numbers[-2:]
+        assert len(list(crew.folder(0).glob("*.safetensors"))) == 2
+        crew.load(numbers[4])
+        assert crew.result(crew.ask(0, "numbers")) == [0, 1, 2, 3, 4]
+        with pytest.raises(ValueError, match=f"there is no cut {numbers[5]} in"):
+            crew.load(numbers[5])
         crew.load(0)
         assert crew.result(crew.ask(0, "numbers")) == []
 
@@ -172,14 +166,10 @@ def test_of_what_is_detached_the_last_two_stay_whatever_cuts_are_made_meanwhile(
         kept = []
         for number in range(20):
             crew.call(0, "add", number)
-            if number == 0:
-                crew.pin(crew.cut())
-                pinned = crew.cuts[-1]
             if number in (3, 9, 12):
                 kept.append(crew.detach("chain", memory=[number]))
         assert {cut.number for cut in kept[1:]} < {*crew.cuts}
         assert kept[0].number not in crew.cuts
-        assert pinned in crew.cuts
         crew.attach(kept[1], "chain")
         assert crew.result(crew.ask(0, "numbers")) == list(range(10))
         assert kept[1].memory == [9]
@@ -214,10 +204,10 @@ def test_of_what_is_confirmed_the_last_two_stay_whatever_is_detached_meanwhile(t
 
 def test_a_local_crew_makes_cuts_only_when_asked_and_leaves_no_temporary_files():
     with LocalCrew(Chain, {}, 2, cut_every=1) as crew:
-        crew.results(crew.call_all("add", 1) + crew.call_all("add", 2))
+        crew.results(call_all(crew, "add", 1) + call_all(crew, "add", 2))
         assert crew.cuts == []
         number = crew.cut()
-        crew.results(crew.call_all("add", 3))
+        crew.results(call_all(crew, "add", 3))
         crew.load(number)
         assert crew.results(crew.ask_all("numbers")) == [[1, 2], [1, 2]]
         assert crew.directory.is_dir()

@@ -8,6 +8,7 @@ from mortal_crews import (
     LimitedCrew,
     MortalCrew,
     Starving,
+    call_all,
     nobody_is_killed_at_first,  # noqa: F401 - a fixture
 )
 
@@ -57,13 +58,13 @@ def test_running_out_of_memory_half_way_is_undone_and_told_if_it_happens_again_a
 @pytest.mark.parametrize("question", ["size", "save"])
 def test_running_out_of_memory_where_nothing_changes_is_told_as_such_and_costs_nothing(crew_class, question):
     with crew_class(Starving, {}, 2) as crew:
-        crew.results([*crew.call_all("grow"), *crew.call_all("grow")])
+        crew.results([*call_all(crew, "grow"), *call_all(crew, "grow")])
         crew.results([crew.call(1, "starve", question)])
         with pytest.raises(MemoryError, match="80 GiB"):
             crew.cut() if question == "save" else crew.results(crew.ask_all("size"))
         assert crew.results(crew.ask_all("size")) == [2, 2]
         number = crew.cut()
-        assert crew.results(crew.call_all("grow")) == [3, 3]
+        assert crew.results(call_all(crew, "grow")) == [3, 3]
         crew.load(number)
         assert crew.results(crew.ask_all("size")) == [2, 2]
         assert [line["restarts"] for line in crew.metrics()] == [0, 0]
@@ -72,12 +73,12 @@ def test_running_out_of_memory_where_nothing_changes_is_told_as_such_and_costs_n
 @pytest.mark.parametrize("end", [MemoryError, KeyboardInterrupt])
 def test_a_local_worker_that_stops_half_way_says_so_until_a_cut_is_loaded(end, tmp_path):
     with LocalCrew(Starving, {}, 2, tmp_path) as crew:
-        crew.results(crew.call_all("grow"))
+        crew.results(call_all(crew, "grow"))
         cut = crew.detach("starving")
-        crew.results(crew.call_all("grow"))
+        crew.results(call_all(crew, "grow"))
         crew.call(1, "starve", "grow" if end is MemoryError else "grow, interrupted")
         with pytest.raises(end):
-            crew.results(crew.call_all("grow"))
+            crew.results(call_all(crew, "grow"))
         words = (
             f"worker 1 stopped in the middle of operation 4, 'grow', with {end.__name__}.*Attach the last checkpoint"
         )
@@ -86,9 +87,9 @@ def test_a_local_worker_that_stops_half_way_says_so_until_a_cut_is_loaded(end, t
                 act()
         crew.attach(cut, "starving")
         assert crew.results(crew.ask_all("size")) == [1, 1]
-        assert crew.results(crew.call_all("grow")) == [2, 2]
+        assert crew.results(call_all(crew, "grow")) == [2, 2]
         crew.load(0)
-        assert crew.results(crew.call_all("grow")) == [1, 1]
+        assert crew.results(call_all(crew, "grow")) == [1, 1]
 
 
 def test_a_worker_may_die_any_number_of_times_as_long_as_it_gets_on():

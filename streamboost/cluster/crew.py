@@ -16,7 +16,7 @@ A directory that holds cuts refuses to be begun anew by accident: attach or load
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -24,17 +24,15 @@ from streamboost.cluster.cuts import CutBook
 from streamboost.cluster.cutting import Cutting
 from streamboost.cluster.recovery import Message, Ticket, WorkerLost
 from streamboost.cluster.station import Answer, Station, WrongState, owned, size_of
-from streamboost.cluster.workers import SnapshotWorker, Worker, cut_path
+from streamboost.cluster.workers import SnapshotWorker
 
-__all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "Worker", "WorkerLost", "WrongState", "cut_path",
-           "make_crew"]  # fmt: skip
+__all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "WorkerLost", "WrongState", "make_crew"]
 
 CUT_EVERY = 500
 CUT_BYTES = 2**28
 IN_FLIGHT = 4
 
 Engine: TypeAlias = Literal["auto", "local", "ray"]
-Options: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 @dataclass
@@ -71,8 +69,8 @@ class Crew(Cutting):
     ----------
     cls : type
         The class of the workers.
-    options : dict or sequence of dict
-        What to make them of; one for all, or one for each.
+    options : dict
+        What to make each of them of.
     n_workers : int
     directory : path, optional
         For cuts; one process at a time. On a cluster it must be the same for all machines. Without it a temporary one
@@ -88,7 +86,7 @@ class Crew(Cutting):
     def __init__(
         self,
         cls: type,
-        options: Options,
+        options: Mapping[str, Any],
         n_workers: int,
         directory: str | os.PathLike[str] | None = None,
         *,
@@ -97,8 +95,7 @@ class Crew(Cutting):
         in_flight: int = IN_FLIGHT,
     ) -> None:
         _check_counts(n_workers=n_workers, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight)
-        super().__init__(cls, _options_of_each(options, n_workers), CutBook(directory), in_flight, cut_every, cut_bytes)
-        self.lease: object = None  # whose the workers are, for models that hand them on to one another
+        super().__init__(cls, options, n_workers, CutBook(directory), in_flight, cut_every, cut_bytes)
         try:
             for worker in range(n_workers):
                 self._book.folder(worker).mkdir(exist_ok=True)
@@ -112,19 +109,15 @@ class Crew(Cutting):
 
     def call(self, worker: int, method: str, *args: Any) -> Ticket:
         """Send an operation that changes a worker; waits only if too many are unanswered, or for a cut that is due."""
-        return self._issue([worker], "call", method, args)[0]
+        return self._issue(worker, "call", method, args)
 
     def ask(self, worker: int, method: str, *args: Any) -> Ticket:
         """Send a question, which changes nothing; it sees all operations sent before it, and none after."""
-        return self._issue([worker], "ask", method, args)[0]
+        return self._issue(worker, "ask", method, args)
 
-    def call_all(self, method: str, *args: Any) -> list[Ticket]:
-        """Send the same operation to all workers; the arguments are copied once."""
-        return self._issue(range(self.n_workers), "call", method, args)
-
-    def ask_all(self, method: str, *args: Any) -> list[Ticket]:
-        """Send the same question to all workers; the arguments are copied once."""
-        return self._issue(range(self.n_workers), "ask", method, args)
+    def ask_all(self, method: str) -> list[Ticket]:
+        """Send the same question to all workers."""
+        return [self.ask(worker, method) for worker in range(self.n_workers)]
 
     def result(self, ticket: Ticket) -> Any:
         """Wait for an answer; an error that the operation raised is raised here."""
@@ -140,29 +133,25 @@ class Crew(Cutting):
             self._answer(ticket)
         return [self.result(ticket) for ticket in tickets]
 
-    def _issue(self, workers: Collection[int], kind: str, method: str, args: tuple[Any, ...]) -> list[Ticket]:
-        self._check(workers, method)
+    def _issue(self, worker: int, kind: str, method: str, args: tuple[Any, ...]) -> Ticket:
+        self._check([worker], method)
         self._check_whole()
         self._begin(kind)
         if self.can_die:
             args = owned(args)  # kept for a worker that comes back, whatever becomes of the caller's arrays
         size = size_of(args) if self.can_die and kind == "call" else 0
         if kind == "call":
-            self._make_room(workers)
-        wire = self._share(args) if len(workers) > 1 else args
-        tickets = []
-        for worker in workers:
-            line = self._lines[worker]
-            while len(line.pending) >= self.in_flight:
-                self._collect(worker)
-            number = line.sent + (kind == "call")
-            ticket = Ticket(worker, kind, number, method, args)
-            ticket.handle = self._send(worker, (kind, number, method, wire))
-            line.sent = number
-            line.pending.append(ticket)
-            tickets.append(ticket)
+            self._make_room(worker)
+        line = self._lines[worker]
+        while len(line.pending) >= self.in_flight:
+            self._collect(worker)
+        number = line.sent + (kind == "call")
+        ticket = Ticket(worker, kind, number, method, args)
+        ticket.handle = self._send(worker, (kind, number, method, args))
+        line.sent = number
+        line.pending.append(ticket)
         self._bytes += size
-        return tickets
+        return ticket
 
     def _answer(self, ticket: Ticket) -> Answer:
         while ticket.answer is None:
@@ -210,11 +199,6 @@ class Crew(Cutting):
             )
         if cut.number or cut.mark:
             self._check_mark(cut)
-        if cut.number and cut.n_workers != self.n_workers:
-            raise ValueError(
-                f"the cut is of {cut.n_workers} workers, and there are {self.n_workers}. "
-                f"Use workers={cut.n_workers} (--workers {cut.n_workers} on the command line)."
-            )
         self.confirm(cut)
         self.load(cut.number)
 
@@ -234,11 +218,6 @@ class Crew(Cutting):
             )
 
     # Around it.
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was closed, or cannot go on."""
-        return self._end is not None
 
     def metrics(self) -> list[dict[str, Any]]:
         """How each worker is, as of its last answer; asks nobody, so it costs next to nothing."""
@@ -293,19 +272,19 @@ class LocalCrew(Crew):
     ...     def add(self, number):
     ...         self.state += number
     ...         return self.state
-    >>> with LocalCrew(Sum, [{"start": 0}, {"start": 100}], n_workers=2) as crew:
+    >>> with LocalCrew(Sum, {"start": 100}, n_workers=2) as crew:
     ...     tickets = [crew.call(worker, "add", 5) for worker in (0, 1, 1)]
     ...     answers = crew.results(tickets)
     ...     number = crew.cut()
     ...     later = crew.result(crew.call(1, "add", 1))
     ...     crew.load(number)
     ...     answers, later, crew.result(crew.call(1, "add", 2))
-    ([5, 105, 110], 111, 112)
+    ([105, 105, 110], 111, 112)
     """
 
     can_die = False
 
-    def __init__(self, cls: type, options: Options, n_workers: int, *args: Any, **named: Any) -> None:
+    def __init__(self, cls: type, options: Mapping[str, Any], n_workers: int, *args: Any, **named: Any) -> None:
         self._stations: dict[int, Station] = {}
         super().__init__(cls, options, n_workers, *args, **named)
 
@@ -330,7 +309,7 @@ class LocalCrew(Crew):
 
 def make_crew(
     cls: type,
-    options: Options,
+    options: Mapping[str, Any],
     *,
     workers: int | None = None,
     engine: Engine = "auto",
@@ -375,13 +354,3 @@ def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")
-
-
-def _options_of_each(options: Options, n_workers: int) -> list[dict[str, Any]]:
-    if isinstance(options, Mapping):
-        return [dict(options) for _ in range(n_workers)]
-    if len(options) != n_workers:
-        raise ValueError(
-            f"options has {len(options)} entries, expected {n_workers}: one for each worker, or one for all."
-        )
-    return [dict(each) for each in options]

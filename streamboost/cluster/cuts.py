@@ -24,7 +24,7 @@ from pathlib import Path
 from streamboost.checkpoints import LEFTOVER, Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
 
-KEPT = 2  # cuts, beside those that are pinned, and ...
+KEPT = 2  # cuts, beside those that were ...
 DETACHED_KEPT = 2  # ... made for checkpoints, which may be on their way to disk, and ...
 CONFIRMED_KEPT = 2  # ... named by checkpoints that are there: as many as a directory of checkpoints keeps
 NUMBERS = 1_000_000  # of cuts for each driver that opens a directory
@@ -38,13 +38,12 @@ class Manifest:
     mark: str  # tells this directory's cuts from another's
     incarnation: int = 0  # how many drivers have opened it
     cuts: dict[int, list[int]] = field(default_factory=dict)  # number: operations of each worker; the newest last
-    pinned: list[int] = field(default_factory=list)
     detached: list[int] = field(default_factory=list)  # those made for checkpoints; the newest last
     confirmed: list[int] = field(default_factory=list)  # those that checkpoints on disk refer to; the newest last
 
     def spared(self) -> set[int]:
         """The cuts that are kept however many newer ones there are."""
-        return {*self.pinned, *self.detached, *self.confirmed}
+        return {*self.detached, *self.confirmed}
 
 
 class CutBook:
@@ -111,13 +110,6 @@ class CutBook:
         if number not in self.manifest.cuts:
             raise self.unknown(number)
         self.manifest.confirmed = _with_last(self.manifest.confirmed, number, CONFIRMED_KEPT)
-
-    def pin(self, number: int, is_pinned: bool) -> None:
-        """Keep a cut until told otherwise, or do not."""
-        if number not in self.manifest.cuts:
-            raise self.unknown(number)
-        others = [other for other in self.manifest.pinned if other != number]
-        self._write(replace(self.manifest, pinned=[*others, number] if is_pinned else others))
 
     def go_back(self, number: int) -> None:
         """Take a cut as the newest: what came after it did not happen. Written with the next cut."""

@@ -6,7 +6,7 @@ Of a crew this is the part that saves and loads: :class:`~streamboost.cluster.cu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,16 @@ class Cutting(Recovery):
     """Workers that save the same cut; arguments as for :class:`~streamboost.cluster.crew.Crew`, which uses them."""
 
     def __init__(
-        self, cls: type, options: list[dict[str, Any]], book: CutBook, in_flight: int, cut_every: int, cut_bytes: int
+        self,
+        cls: type,
+        options: Mapping[str, Any],
+        n_workers: int,
+        book: CutBook,
+        in_flight: int,
+        cut_every: int,
+        cut_bytes: int,
     ) -> None:
-        super().__init__(cls, options, book, in_flight)
+        super().__init__(cls, options, n_workers, book, in_flight)
         self.cut_every, self.cut_bytes = cut_every, cut_bytes
         self._bytes = 0  # of the operations since the last cut
         self._has_begun = False
@@ -41,11 +48,6 @@ class Cutting(Recovery):
         return self._book.is_lasting
 
     @property
-    def has_begun(self) -> bool:
-        """Whether anything was done with the workers as yet."""
-        return self._has_begun
-
-    @property
     def cuts(self) -> list[int]:
         """The numbers of the cuts there are, the newest last."""
         return list(self._book.manifest.cuts)
@@ -57,21 +59,13 @@ class Cutting(Recovery):
     def cut(self) -> int:
         """Have all workers save the state after all operations sent so far; return the number of the cut.
 
-        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are
-        neither pinned nor made for checkpoints only the last two are kept.
+        It is durable when this returns. If nothing was sent since the last one, that is it. Of the cuts that are not
+        made for checkpoints only the last two are kept.
         """
         self._check((), "save")
         self._check_whole()
         self._begin()
         return self._cut()
-
-    def pin(self, number: int) -> None:
-        """Keep a cut until it is unpinned."""
-        self._book.pin(number, True)
-
-    def unpin(self, number: int) -> None:
-        """Let a cut be deleted when two newer ones are there."""
-        self._book.pin(number, False)
 
     def load(self, number: int) -> None:
         """Go back to a cut, on all workers; 0: to workers as they are made. What is on its way is given up."""
@@ -112,12 +106,10 @@ class Cutting(Recovery):
             if self.can_die:
                 self._cut()
 
-    def _make_room(self, workers: Iterable[int]) -> None:
+    def _make_room(self, worker: int) -> None:
         """Make a cut if the operations since the last one have become too many."""
-        if not self.can_die:
-            return
-        longest = max(self._lines[worker].sent - self._base_done[worker] for worker in workers)
-        if longest >= self.cut_every or self._bytes >= self.cut_bytes:
+        n_since = self._lines[worker].sent - self._base_done[worker]
+        if self.can_die and (n_since >= self.cut_every or self._bytes >= self.cut_bytes):
             self._cut()
 
     def _cut(self, *, is_detached: bool = False) -> int:

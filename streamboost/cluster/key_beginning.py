@@ -1,4 +1,4 @@
-"""What all keys begin as, their model and their prior: told apart from others, and kept in a file beside the cuts."""
+"""What all keys begin as, their model and their prior: described in every cut, and kept in a file beside the cuts."""
 
 from __future__ import annotations
 
@@ -6,18 +6,44 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streamboost import snapshots
-from streamboost.cluster import beginnings
-from streamboost.cluster.crew import Cut
+from streamboost.errors import SnapshotError
 from streamboost.estimator_base import StreamEstimator
 
 FILE = "beginning.safetensors"
+PLAIN = (type(None), bool, int, float, str)
 
 
 def describe(template: StreamEstimator, key: str, prior: StreamEstimator | None) -> dict[str, Any]:
-    """As :func:`.beginnings.describe`; but a generator in a template never moves on, since each key has a copy."""
-    state = beginnings.shown(template.random_state)
-    return beginnings.describe(template, key=key, prior=prior, random_state=state)
+    """Describe the model of every key by its class and parameters: plain values as they are, others by a digest.
+
+    Examples
+    --------
+    >>> from streamboost import SGBRegressor
+    >>> before = describe(SGBRegressor(loss="poisson"), "store", None)
+    >>> before["model"], before["loss"], before["key"]
+    ('SGBRegressor', 'poisson', 'store')
+    >>> check_same(before, describe(SGBRegressor(loss="huber"), "store", None))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: loss is 'huber', but the cut was made with 'poisson'. ...
+    """
+    values = {**template.get_params(deep=False), "key": key, "prior": prior}
+    return {"model": type(template).__name__, **{name: _shown(value) for name, value in values.items()}}
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with another model than the one a cut was made with."""
+    for name, was in before.items():
+        value = now.get(name)
+        if value != was and repr(value) != repr(was):  # NaN is NaN
+            options = "--key" if name == "key" else "--option, --start-from and --seed"
+            raise ValueError(
+                f"{name} is {_quoted(value)}, but the cut was made with {_quoted(was)}. Use the model it was made "
+                f"with, that is the same parameters (on the command line the same {options} as before), or name "
+                "another directory to begin anew."
+            )
 
 
 def write(directory: Path, template: StreamEstimator, prior: StreamEstimator | None) -> None:
@@ -27,16 +53,17 @@ def write(directory: Path, template: StreamEstimator, prior: StreamEstimator | N
         snapshots.save(kept, path)
 
 
-def of_cut(cut: Cut, directory: Path) -> dict[str, Any]:
-    """What the keys of a cut began as; early cuts hold but the digest of the file."""
-    before = cut.memory["beginning"]
-    if isinstance(before, dict):
-        return before
-    path = directory / FILE
-    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != before:
-        raise ValueError(
-            f"the cut was made in {cut.directory!r}, and {str(path)!r} does not tell with which model. "
-            "Name the directory it was made in."
-        )
-    kept = snapshots.load(path)
-    return describe(kept["model"], cut.memory["key"], kept["prior"])
+def _shown(value: Any) -> Any:
+    """A plain value as it is, another by its class and a digest, which is the same for equals in every process."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, PLAIN):
+        return value
+    try:
+        return f"a {type(value).__name__} ({hashlib.sha256(snapshots.pack(value)).hexdigest()[:12]})"
+    except SnapshotError:  # a prior that no checkpoint can keep
+        return f"a {type(value).__name__}"
+
+
+def _quoted(value: Any) -> str:
+    return str(value) if isinstance(value, str) and value.endswith(")") else repr(value)

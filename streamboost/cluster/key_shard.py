@@ -24,7 +24,6 @@ from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior
 from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
-from streamboost.cluster.workers import HalfLearned
 from streamboost.encoding import Encoded
 from streamboost.estimator_base import StreamEstimator
 
@@ -45,6 +44,10 @@ class Refused(ValueError):
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)  # as such it survives the way from one process to another
         self.row, self.reason = row, reason
+
+
+class HalfLearned(RuntimeError):
+    """Learning failed after some of the rows were learned: what the worker holds now is nobody's model."""
 
 
 @dataclass(slots=True)

@@ -17,13 +17,12 @@ from sklearn.utils.metaestimators import available_if
 
 from streamboost import SGBClassifier, SGBRegressor, snapshots
 from streamboost.arrays import FloatArray
-from streamboost.cluster import beginnings, hashing, key_beginning, key_models, key_moves
+from streamboost.cluster import hashing, key_beginning, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
 from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
-from streamboost.cluster.workers import check_whole
 from streamboost.labels import Labels
 from streamboost.row_chunks import as_targets
 
@@ -267,7 +266,12 @@ class KeyedBooster:
         return targets.astype(float)
 
     def _check_whole(self) -> None:
-        check_whole(self._half)
+        """Refuse to go on where some keys have learned a chunk and others have not."""
+        if self._half is not None:
+            raise RuntimeError(
+                f"a chunk was learned only in part, as something failed on the way ({self._half}). "
+                "Attach the last checkpoint to go on from there (--resume on the command line)."
+            )
 
     # One key.
 
@@ -349,7 +353,7 @@ class KeyedBooster:
             that prior are in its directory: ``streamboost.load("DIRECTORY/beginning.safetensors")``.
         """
         if isinstance(cut, Cut) and cut.kind == KIND:
-            beginnings.check_same(key_beginning.of_cut(cut, self._crew.directory), self._beginning)
+            key_beginning.check_same(cut.memory["beginning"], self._beginning)
         if isinstance(cut, Cut) and cut.kind == KIND and cut.number and cut.n_workers != self._crew.n_workers:
             key_moves.check(cut, self._crew)
             self._half = f"cut {cut.number} was not attached to its end"

@@ -21,15 +21,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from streamboost.cluster.crew import Crew, Options
+from streamboost.cluster.crew import Crew
 from streamboost.cluster.recovery import Message, WorkerDied
-from streamboost.cluster.station import Answer, Station, size_of
+from streamboost.cluster.station import Answer, Station
 from streamboost.errors import require
 
 CONNECT_SECONDS = 20.0
 START_SECONDS = 60.0
 STORE_BYTES = 200_000_000  # for arguments on their way, where Ray is started here
-SHARED_BYTES = 100_000  # arguments for several workers above this go through Ray's object store
 LOOPBACK = "127.0.0.2"  # Ray would take 127.0.0.1 for a mistake and put the machine's own address in its place
 KNOWN = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # how every client of gRPC begins
@@ -73,7 +72,7 @@ class RayCrew(Crew):
     def __init__(
         self,
         cls: type,
-        options: Options,
+        options: Mapping[str, Any],
         n_workers: int,
         directory: str | os.PathLike[str] | None = None,
         *,
@@ -176,9 +175,6 @@ class RayCrew(Crew):
             f"worker {worker} with {self.resources} did not start within {self._start_seconds:g} seconds; the cluster "
             f"has {free} free. Is it busy with something else? Use fewer workers, or raise start_seconds."
         )
-
-    def _share(self, args: tuple[Any, ...]) -> Any:
-        return self._ray.put(args) if size_of(args) > SHARED_BYTES else args
 
     def _stop(self, worker: int) -> None:
         self._starting.pop(worker, None)

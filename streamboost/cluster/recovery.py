@@ -38,7 +38,6 @@ class Ticket:
     number: int  # of the operation; for a question, of the one before it
     method: str
     args: tuple[Any, ...] = field(repr=False)
-    size: int = 0
     handle: Any = field(default=None, repr=False)
     answer: Answer | None = field(default=None, repr=False)
 
@@ -92,10 +91,10 @@ class Recovery(ABC):
     can_die: ClassVar[bool] = True  # a worker without its driver
     most_deaths: ClassVar[int] = MOST_DEATHS
 
-    def __init__(self, cls: type, options: list[dict[str, Any]], book: CutBook, in_flight: int) -> None:
-        self.cls, self.n_workers, self.in_flight = cls, len(options), in_flight
-        self._options, self._book = options, book
-        self._lines = [Line() for _ in options]
+    def __init__(self, cls: type, options: Mapping[str, Any], n_workers: int, book: CutBook, in_flight: int) -> None:
+        self.cls, self.n_workers, self.in_flight = cls, n_workers, in_flight
+        self._options, self._book = dict(options), book
+        self._lines = [Line() for _ in range(n_workers)]
         self._base = 0  # the cut from which workers are made anew
         self._base_done = [0] * self.n_workers
         self._end: str | None = None  # why it cannot go on
@@ -124,10 +123,6 @@ class Recovery(ABC):
 
     def _shut(self) -> None:  # noqa: B027
         """Undo :meth:`_open`."""
-
-    def _share(self, args: tuple[Any, ...]) -> Any:
-        """What to send for arguments that go to several workers."""
-        return args
 
     # Recovery.
 
@@ -212,7 +207,7 @@ class Recovery(ABC):
 
     def _recipe(self, worker: int) -> Message:
         folder = str(self._book.folder(worker))
-        return "build", self.cls, self._options[worker], folder, self._book.manifest.mark
+        return "build", self.cls, self._options, folder, self._book.manifest.mark
 
     def _versions(self) -> dict[str, str]:
         return versions()

@@ -20,33 +20,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from streamboost import snapshots
 from streamboost.errors import SnapshotError
-
-
-class Worker(Protocol):
-    """What a worker has besides its operations."""
-
-    def save(self, directory: str, number: int) -> None:
-        """Make the state of cut ``number`` durable."""
-
-    def load(self, directory: str, number: int) -> None:
-        """Go back to that cut."""
-
-
-class HalfLearned(RuntimeError):
-    """Learning failed after some of the rows were learned: what the worker holds now is nobody's model."""
-
-
-def check_whole(half: str | None) -> None:
-    """Refuse to go on where some workers have learned a chunk and others have not; ``half`` is why, if it is so."""
-    if half is not None:
-        raise RuntimeError(
-            f"a chunk was learned only in part, as something failed on the way ({half}). "
-            "Attach the last checkpoint to go on from there (--resume on the command line)."
-        )
 
 
 def cut_path(directory: str | os.PathLike[str], number: int) -> Path:

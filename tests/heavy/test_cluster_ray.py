@@ -43,8 +43,8 @@ ROWS = 5
 class Chain(SnapshotWorker):
     """Its state depends on every operation, on their order and on their number."""
 
-    def __init__(self, seed=0):
-        self.state = {"weights": np.full(3, float(seed)), "n": 0}
+    def __init__(self):
+        self.state = {"weights": np.ones(3), "n": 0}
 
     def learn(self, X):
         time.sleep(0.002)  # so that there is something to kill
@@ -67,16 +67,19 @@ def chunk(number):
 
 def undisturbed(n, n_workers):
     """The same operations in this process."""
-    with LocalCrew(Chain, [{"seed": seed} for seed in range(n_workers)], n_workers) as crew:
+    with LocalCrew(Chain, {}, n_workers) as crew:
         for number in range(n):
             crew.call(number % n_workers, "learn", chunk(number))
         return crew.results(crew.ask_all("whole"))
 
 
 def ray_crew(address, n_workers=2, directory=None, cls=Chain, options=None, **named):
-    options = [{"seed": seed} for seed in range(n_workers)] if options is None else options
     named = {"resources": SMALL, **named}
-    return RayCrew(cls, options, n_workers, directory, address=address, **named)
+    return RayCrew(cls, options or {}, n_workers, directory, address=address, **named)
+
+
+def call_all(crew, method, *args):
+    return [crew.call(worker, method, *args) for worker in range(crew.n_workers)]
 
 
 @pytest.mark.usefixtures("no_worker_is_hopeless")
@@ -204,16 +207,16 @@ def test_workers_spread_over_two_nodes_and_survive_one_of_them(two_nodes, tmp_pa
         for number in range(40):
             crew.call(number % 4, "learn", chunk(number))
         crew.cut()
-        crew.call_all("learn", big)
+        call_all(crew, "learn", big)
         two_nodes.kill_node("127.0.0.5")
-        crew.results(crew.call_all("learn", big))
+        crew.results(call_all(crew, "learn", big))
         states = crew.results(crew.ask_all("whole"))
         assert len({line["node"] for line in crew.metrics()}) == 1
         assert {line["restarts"] > 0 for line in crew.metrics()} == {True, False}
-    with LocalCrew(Chain, [{"seed": seed} for seed in range(4)], 4) as crew:
+    with LocalCrew(Chain, {}, 4) as crew:
         for number in range(40):
             crew.call(number % 4, "learn", chunk(number))
-        crew.results(crew.call_all("learn", big) + crew.call_all("learn", big))
+        crew.results(call_all(crew, "learn", big) + call_all(crew, "learn", big))
         assert same_state(states, crew.results(crew.ask_all("whole")))
 
 
@@ -241,7 +244,7 @@ def test_arrays_arrive_as_their_own_and_libraries_use_one_thread(local_ray):  # 
     rng = np.random.default_rng(1)
     with ray_crew(local_ray, 2, cls=Careless, options={}) as crew:
         for X in (rng.normal(size=(3, 2)), np.asfortranarray(rng.normal(size=(300, 200))), rng.normal(size=(9, 9)).T):
-            tickets = crew.call_all("scale", X)
+            tickets = call_all(crew, "scale", X)
             for answer in crew.results(tickets):
                 np.testing.assert_array_equal(answer, 2 * X)
                 assert answer.flags.c_contiguous
@@ -328,7 +331,7 @@ def crew_on_a_new_ray(**named):
     for attempt in range(ATTEMPTS):
         before = {*descendants(os.getpid())}
         try:
-            return make_crew(Chain, {"seed": 1}, **named), before
+            return make_crew(Chain, {}, **named), before
         except ConnectionError as error:  # Ray itself gives up after 30 seconds
             if "timed out" not in str(error) or attempt == ATTEMPTS - 1:
                 raise
@@ -343,11 +346,11 @@ def test_a_ray_of_its_own_is_started_shared_and_ended():
         assert isinstance(crew, RayCrew)
         mine = {*descendants(os.getpid())} - before
         assert crew.metrics()[0]["pid"] in mine
-        with pytest.raises(ValueError, match="3 workers"), make_crew(Chain, {"seed": 2}, workers=3):
+        with pytest.raises(ValueError, match="3 workers"), make_crew(Chain, {}, workers=3):
             pass
-        with make_crew(Chain, {"seed": 2}, workers=1, resources={"num_cpus": 0}) as other:
+        with make_crew(Chain, {}, workers=1, resources={"num_cpus": 0}) as other:
             assert other.result(other.call(0, "learn", chunk(0))) == ROWS
-        assert crew.results(crew.call_all("learn", chunk(1))) == [ROWS, ROWS]
+        assert crew.results(call_all(crew, "learn", chunk(1))) == [ROWS, ROWS]
         assert ray.get_runtime_context().gcs_address.startswith("127.0.0.2:" if sys.platform == "linux" else "")
     assert not ray.is_initialized()
     assert are_gone(mine)
