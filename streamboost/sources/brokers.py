@@ -1,71 +1,77 @@
-"""What sources of messages have in common: their options, when they wait and when they end, and addresses as text."""
+"""What sources of messages have in common: their options, how long they wait for a broker, and addresses as text."""
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from typing import Any, ClassVar, Literal, NoReturn
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
-from streamboost.sources.messages import Parcel, RowReader
+from streamboost.sources.messages import MessageBatch, RowReader
 from streamboost.sources.schemas import checked_types, from_text
 
-STARTS = ("earliest", "committed", "latest")
-POLL = 0.2  # seconds at most between two looks at whether to stop
+STARTS = ("earliest", "latest")
+POLL = 0.5  # seconds to wait for a message, before a batch that is not full is given and a wish to stop is heard
+PAUSE = 0.1  # seconds between two attempts to reach a broker
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
     """The user asked to stop, while a broker was awaited."""
 
 
+class Away(Exception):
+    """A broker does not answer."""
+
+
 class LostRows(ValueError):
     """The broker no longer has rows that come next."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MessageSource(Source):
     """Rows from the messages of a broker. The options are described where they are used."""
 
-    kind: ClassVar[str]  # of position: the key that names the topic or stream
+    kind: ClassVar[str]  # of position: the attribute and key that names the topic or stream
+    types: Mapping[str, Any] | None = None
+    columns: Sequence[str] | None = None
+    start: Literal["earliest", "latest"] = "earliest"
+    follow: bool = False
+    stop: Callable[[], bool] | None = None
+    timeout: float = 30.0
+    on_bad: Literal["raise", "skip"] | Callable[[BadRow], object] = "raise"
+    on_lost: Literal["raise", "skip"] = "raise"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        group: str,
-        start: Literal["earliest", "committed", "latest"],
-        types: Mapping[str, Any] | None,
-        columns: Sequence[str] | None,
-        follow: bool,
-        stop: Callable[[], bool] | None,
-        idle: float,
-        idle_timeout: float | None,
-        timeout: float,
-        on_bad: Literal["raise", "skip"] | Callable[[BadRow], object],
-        on_lost: Literal["raise", "skip"],
-    ) -> None:
-        for what, text in ((self.kind, name), ("group", group)):
-            if not isinstance(text, str) or not text:
-                raise ValueError(f"{what} is {text!r}, expected a name.")
-        if start not in STARTS:
-            raise ValueError(f"start is {start!r}, expected one of {list(STARTS)}. If unsure, leave it out.")
-        if on_bad not in ("raise", "skip") and not callable(on_bad):
-            raise ValueError(f"on_bad is {on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
-        if on_lost not in ("raise", "skip"):
-            raise ValueError(f"on_lost is {on_lost!r}, expected 'raise' or 'skip'.")
-        for what, seconds in (("idle", idle), ("timeout", timeout), ("idle_timeout", idle_timeout)):
-            if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-                raise ValueError(f"{what} is {seconds!r}, expected seconds above 0. If unsure, leave it out.")
-        if isinstance(columns, str):
-            raise ValueError(f"columns is {columns!r}, expected a list of names, such as [{columns!r}].")
-        self.name, self.group, self.start = name, group, start
-        self.types, self.columns = checked_types(types), columns
-        self.follow, self.stop, self.idle, self.idle_timeout = follow, stop, idle, idle_timeout
-        self.timeout, self.on_bad, self.on_lost = timeout, on_bad, on_lost
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"{self.kind} is {self.name!r}, expected a name.")
+        if self.start not in STARTS:
+            raise ValueError(f"start is {self.start!r}, expected one of {list(STARTS)}. If unsure, leave it out.")
+        if self.on_bad not in ("raise", "skip") and not callable(self.on_bad):
+            raise ValueError(f"on_bad is {self.on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
+        if self.on_lost not in ("raise", "skip"):
+            raise ValueError(f"on_lost is {self.on_lost!r}, expected 'raise' or 'skip'.")
+        if not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
+            raise ValueError(f"timeout is {self.timeout!r}, expected seconds above 0. If unsure, leave it out.")
+        if isinstance(self.columns, str):
+            raise ValueError(f"columns is {self.columns!r}, expected a list of names, such as [{self.columns!r}].")
+        self.types = checked_types(self.types)
         self._schema: Any = None
         self._extent: tuple[float, float] | None = None  # the first and the last of what is to be read, as a progress
+
+    @property
+    def name(self) -> str:
+        """Of the topic or stream."""
+        name: str = getattr(self, self.kind)
+        return name
 
     @property
     def schema(self) -> Any:
@@ -79,21 +85,9 @@ class MessageSource(Source):
         (first, last), now = self._extent, self._progress(position)
         return None if now is None else min(1.0, max(0.0, (now - first) / max(last - first, 1.0)))
 
+    @abstractmethod
     def _progress(self, position: Position) -> float | None:
         """A position as a number that grows."""
-        return None
-
-    def acknowledge(self, position: Position) -> None:
-        """Tell the group what was learned, unless the user gives up while the broker is awaited: it hears next time."""
-        if position is None:
-            return
-        self._check_position(position)
-        with suppress(Stopped):
-            self._tell_group(position)
-
-    @abstractmethod
-    def _tell_group(self, position: Position) -> None:
-        """Note a position with the broker."""
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """The rows after ``position``, whatever the broker thinks was read. A new column begins a new batch."""
@@ -111,20 +105,20 @@ class MessageSource(Source):
 
     def _pieces(self, position: Position) -> Generator[Piece | None, None, None]:
         reader = self._reader(None if position is None else from_text(position["schema"]))
-        with closing(self._parcels(position)) as parcels:
-            for parcel in parcels:
-                if parcel is None:
+        with closing(self._messages(position)) as batches:
+            for batch in batches:
+                if batch is None:
                     yield None
                     continue
-                for piece in reader.pieces(parcel, self._bad):
+                for piece in reader.pieces(batch, self._bad):
                     self._schema = reader.schema
                     yield piece
 
     def _reader(self, schema: Any) -> RowReader:
-        return RowReader(self.types, self.columns, schema)
+        return RowReader(self.types or {}, self.columns, schema)
 
     @abstractmethod
-    def _parcels(self, position: Position) -> Generator[Parcel | None, None, None]:
+    def _messages(self, position: Position) -> Generator[MessageBatch | None, None, None]:
         """Messages after a position; None when no more are coming soon."""
 
     def _check_position(self, position: Position) -> None:
@@ -145,114 +139,62 @@ class MessageSource(Source):
         if callable(self.on_bad):
             self.on_bad(bad)
 
-    def _is_stopped(self) -> bool:
+    def is_stopped(self) -> bool:
+        """Whether the user asked to stop."""
         return self.stop is not None and self.stop()
 
+    def ask(self, broker: str, question: Callable[[], T]) -> T:
+        """Ask a broker until it answers.
 
-class Patience:
-    """How long nothing came: when to give what there is, and when to end."""
+        Raises
+        ------
+        ConnectionError
+            If it is :class:`Away` for ``timeout`` seconds.
+        Stopped
+            If the user gives up before.
+        """
+        began, is_told = time.monotonic(), False
+        while True:
+            try:
+                return question()
+            except Away as error:
+                if self.is_stopped():
+                    raise Stopped from error
+                if time.monotonic() - began >= self.timeout:
+                    raise ConnectionError(
+                        f"{broker} did not answer for {self.timeout:g} s ({error}). Start it, or look at the address "
+                        "and its settings; then resume: nothing is lost."
+                    ) from error
+                if not is_told:
+                    logger.warning(f"{broker} does not answer ({error}). Trying again for {self.timeout:g} s.")
+                    is_told = True
+                time.sleep(PAUSE)
 
-    def __init__(self, source: MessageSource) -> None:
-        self.source = source
-        self.reset()
-
-    def reset(self) -> None:
-        """Something came."""
-        self._since = time.monotonic()
-        self._has_given = False
-
-    def is_time_to_give(self) -> bool:
-        """Whether a batch should no longer be waited for; said once. What ends gives full batches until then."""
-        if not self.source.follow or self._has_given or time.monotonic() - self._since < self.source.idle:
-            return False
-        self._has_given = True
-        return True
-
-    def is_over(self) -> bool:
-        """Whether to stop waiting altogether."""
-        limit = self.source.idle_timeout
-        return self.source._is_stopped() or (limit is not None and time.monotonic() - self._since >= limit)
-
-    def poll(self) -> float:
-        """Seconds to wait for a message."""
-        return min(POLL, self.source.idle)
-
-
-class Trial:
-    """Attempts to reach a broker, for a while."""
-
-    def __init__(self, source: MessageSource, what: str, say: Callable[[str], None]) -> None:
-        self.source, self.what, self.say = source, what, say
-        self._since: float | None = None
-
-    def worked(self) -> None:
-        """It answered."""
-        self._since = None
-
-    def failed(self, reason: object) -> None:
-        """It did not answer: say so, once; raise an error if that went on for too long, or the user gave up."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-            self.say(f"{self.what} does not answer ({reason}). Trying again for {self.source.timeout:g} s.")
-        if self.source._is_stopped():
-            raise Stopped
-        if now - self._since >= self.source.timeout:
-            raise ConnectionError(
-                f"{self.what} did not answer for {self.source.timeout:g} s ({reason}). Start it, or look at the "
-                "address; then resume: nothing is lost."
-            )
+    def lose(self, said: str) -> None:
+        """Raise an error about lost rows, or go on with a warning."""
+        said = f"{self.kind} {self.name!r}{said}; to go on with what there is, pass on_lost='skip'."
+        if self.on_lost == "raise":
+            raise LostRows(said)
+        logger.warning(said)
 
 
 # Addresses
 
 
-def options_from_address(
-    address: str, known: Mapping[str, Callable[[str], Any]], prefix: str, options: Mapping[str, Any]
+def split_address(
+    address: str, options: Mapping[str, Callable[[str], Any]]
 ) -> tuple[str, str, dict[str, Any], dict[str, str]]:
-    """The parts of ``scheme://place/path?options``: place, path, options, and those for the client library.
+    """The parts of ``scheme://place/path?query``: place, path, the options among the query, and the rest of it.
 
     Examples
     --------
-    >>> address = "kafka://a:9092,b/clicks?group=g&follow=true&security.protocol=SSL"
-    >>> options_from_address(address, {"group": str, "follow": truth}, ".", {})
-    ('a:9092,b', 'clicks', {'group': 'g', 'follow': True}, {'security.protocol': 'SSL'})
+    >>> split_address("kafka://a:9092,b/clicks?columns=x,y&security.protocol=SSL", {"columns": words})
+    ('a:9092,b', 'clicks', {'columns': ['x', 'y']}, {'security.protocol': 'SSL'})
     """
     parts = urlsplit(address)
-    found: dict[str, Any] = {}
-    for_client: dict[str, str] = {}
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        if prefix in name:
-            for_client[name.removeprefix(prefix)] = text
-            continue
-        if name not in known:
-            raise ValueError(f"{name!r} in {_shown(address)} is unknown, expected one of {sorted(known)}.")
-        if name in options:
-            raise ValueError(f"{name} is given twice, in {_shown(address)} and besides. Leave one out.")
-        try:
-            found[name] = known[name](text)
-        except ValueError:
-            raise ValueError(f"{name} is {text!r} in {_shown(address)}, expected {_expected(known[name])}.") from None
-    return parts.netloc, unquote(parts.path.removeprefix("/")), {**found, **options}, for_client
-
-
-def _shown(address: str) -> str:
-    """An address without a password."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _expected(convert: Callable[[str], Any]) -> str:
-    return {float: "a number", truth: "true or false", whole_numbers: "numbers such as 0,2"}.get(convert, "a text")
-
-
-def truth(text: str) -> bool:
-    """A claim in an address."""
-    if text.lower() in ("true", "yes", "1", ""):
-        return True
-    if text.lower() in ("false", "no", "0"):
-        return False
-    raise ValueError(text)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    found = {name: convert(query.pop(name)) for name, convert in options.items() if name in query}
+    return parts.netloc, unquote(parts.path.removeprefix("/")), found, query
 
 
 def words(text: str) -> list[str]:
@@ -260,24 +202,11 @@ def words(text: str) -> list[str]:
     return text.split(",")
 
 
-def whole_numbers(text: str) -> list[int]:
-    """Numbers between commas."""
-    return [int(part) for part in text.split(",")]
-
-
-COMMON_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "group": str,
-    "start": str,
-    "columns": words,
-    "follow": truth,
-    "idle": float,
-    "idle_timeout": float,
-    "timeout": float,
-    "on_bad": str,
-    "on_lost": str,
-}
+COMMON_OPTIONS: dict[str, Callable[[str], Any]] = {"start": str, "columns": words, "on_lost": str}
 
 
 def refuse(address: str, form: str) -> NoReturn:
-    """Say how an address is written."""
-    raise ValueError(f"{_shown(address)!r} is not an address that can be read, expected {form}.")
+    """Say how an address is written, without its password."""
+    parts = urlsplit(address)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    raise ValueError(f"{shown!r} is not an address that can be read, expected {form}.")

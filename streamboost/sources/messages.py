@@ -29,7 +29,7 @@ class Unreadable(ValueError):
     """What is wrong with a message."""
 
 
-class Parcel(NamedTuple):
+class MessageBatch(NamedTuple):
     """Messages in the order in which they are to be learned."""
 
     contents: Sequence[Content]
@@ -57,8 +57,8 @@ class RowReader:
     --------
     >>> reader = RowReader({})
     >>> messages = [b'{"x": 1}', b'{"x": 2, "city": "Oslo"}', b"[3]"]
-    >>> parcel = Parcel(messages, lambda i: {"offset": i}, lambda i: f"offset {i}")
-    >>> for piece in reader.pieces(parcel, print):
+    >>> batch = MessageBatch(messages, lambda i: {"offset": i}, lambda i: f"offset {i}")
+    >>> for piece in reader.pieces(batch, print):
     ...     if piece is not None:
     ...         print(piece.table.to_pylist(), piece.after(1)["offset"])
     [{'x': 1.0}] 1
@@ -84,26 +84,26 @@ class RowReader:
         self._converters: dict[str, Callable[[Any], Any]] = {}
         self._learn_schema()
 
-    def pieces(self, parcel: Parcel, bad: Callable[[BadRow], None]) -> Iterator[Piece | None]:
+    def pieces(self, batch: MessageBatch, bad: Callable[[BadRow], None]) -> Iterator[Piece | None]:
         """Tables of rows, and a None where a new column begins; ``bad`` hears of bad messages and may raise."""
         rows: list[dict[str, Any]] = []
         ends: list[int] = []  # messages up to and with each row
-        for i, content in enumerate(parcel.contents):
+        for i, content in enumerate(batch.contents):
             if not content:  # as blank lines are in a file
                 continue
             try:
                 row, new = self._row(content)
             except Unreadable as error:
                 try:
-                    bad(self._bad_row(parcel, i, str(error)))
+                    bad(self._bad_row(batch, i, str(error)))
                 except BadRow:
                     if rows:  # those before it are good
-                        yield self._piece(rows, parcel, ends)
+                        yield self._piece(rows, batch, ends)
                     raise
                 continue
             if new:
                 if rows:
-                    yield self._piece(rows, parcel, ends)
+                    yield self._piece(rows, batch, ends)
                 yield None
                 rows, ends = [], []
                 self.schema = pa.schema([*self.schema, *new])
@@ -111,20 +111,20 @@ class RowReader:
             rows.append(row)
             ends.append(i + 1)
         if rows:
-            yield self._piece(rows, parcel, ends)
+            yield self._piece(rows, batch, ends)
 
-    def _piece(self, rows: list[dict[str, Any]], parcel: Parcel, ends: list[int]) -> Piece:
+    def _piece(self, rows: list[dict[str, Any]], batch: MessageBatch, ends: list[int]) -> Piece:
         arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
-        position = partial(self._position, parcel, self._schema_text)
+        position = partial(self._position, batch, self._schema_text)
         return Piece(pa.Table.from_arrays(arrays, schema=self.schema), lambda k: position(ends[k - 1]))
 
     @staticmethod
-    def _position(parcel: Parcel, schema: str, i: int) -> Position:
-        return {**parcel.before(i), "schema": schema}
+    def _position(batch: MessageBatch, schema: str, i: int) -> Position:
+        return {**batch.before(i), "schema": schema}
 
-    def _bad_row(self, parcel: Parcel, i: int, reason: str) -> BadRow:
-        position = self._position(parcel, self._schema_text, i)
-        return BadRow(parcel.place(i), reason, position=position, text=_as_text(parcel.contents[i]))
+    def _bad_row(self, batch: MessageBatch, i: int, reason: str) -> BadRow:
+        position = self._position(batch, self._schema_text, i)
+        return BadRow(batch.place(i), reason, position=position, text=_as_text(batch.contents[i]))
 
     def _learn_schema(self) -> None:
         self._schema_text = to_text(self.schema)

@@ -40,12 +40,11 @@ def test_a_run_over_redis_killed_twenty_times_is_the_same_as_one_never_killed(re
         for message in messages():
             pipe.xadd("killed", {"json": message})
         pipe.execute()
-    place = f"{redis_server.address}/killed?field=json&group="
-    assert main(words(place + "straight", tmp_path / "straight")) == 0
-    assert killed(1, [*words(place + "again", tmp_path / "killed"), "--resume"]) >= KILLS
+    place = f"{redis_server.address}/killed?field=json"
+    assert main(words(place, tmp_path / "straight")) == 0
+    assert killed(1, [*words(place, tmp_path / "killed"), "--resume"]) >= KILLS
     check_same(tmp_path / "straight", tmp_path / "killed", "csv")
     assert read_latest(tmp_path / "killed" / "m").rows == N_ROWS - 2
-    assert client.xpending("killed", "again")["pending"] == 0
 
 
 def test_a_run_over_kafka_killed_twenty_times_is_the_same_as_one_never_killed(kafka_server, tmp_path):  # noqa: F811
@@ -65,7 +64,7 @@ def test_a_run_over_kafka_killed_twenty_times_is_the_same_as_one_never_killed(ka
     assert [error for error in errors if error is not None] == []
     assert len(errors) == N_ROWS
     options = "&".join(f"{key}={str(value).lower()}" for key, value in OLD_KAFKA_CONSUMER.items())
-    place = f"kafka://{kafka_server.address}/killed?{options}&group="
+    place = f"kafka://{kafka_server.address}/killed?{options}&group.id="
     assert main(words(place + "straight", tmp_path / "straight")) == 0
     assert killed(2, [*words(place + "again", tmp_path / "killed"), "--resume"]) >= KILLS
     check_same(tmp_path / "straight", tmp_path / "killed", "csv")
