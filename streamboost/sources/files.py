@@ -39,10 +39,10 @@ FORMATS = {
 class FileSource(Source):
     r"""The rows of files, one file after another.
 
-    Whole numbers of CSV and JSON lines are read as float64, for a later row may have a fraction; ``types`` pins them.
-    Types come from the first megabyte, or from what is there of it, and then hold for all rows, files and later runs;
-    a column that was empty so far takes the type of its first value, and one of CSV that is all numbers but for one
-    value in a hundred is numeric. Blank lines are passed over, and an empty field is a missing value, as is ``NA``.
+    Types of CSV and JSON lines come from the first megabyte, or from what is there of it, and then hold for all rows,
+    files and later runs; ``types`` pins them. Whole numbers are read as float64, for a later row may have a fraction,
+    and so are columns without any value, and those of CSV that are all numbers but for one value in a hundred. Blank
+    lines are passed over, and an empty field is a missing value, as is ``NA``.
 
     Parameters
     ----------
@@ -227,12 +227,9 @@ class FileSource(Source):
         return any(fnmatch.fnmatchcase(path, ours.replace("**/", "*")) for ours in self.paths)  # "**/" may be nothing
 
     def _resumed(self, schema: Any) -> Any:
-        """The schema of a position, with types for columns that had none."""
+        """The schema of a position, if it is as the types say."""
         for name, kind in self.types.items():
-            before = schema.field(name).type if name in schema.names else None
-            if before == pa.null():
-                schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
-            elif before != kind:
+            if name not in schema.names or schema.field(name).type != kind:
                 raise ValueError(
                     f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
                     "Resume with the same types, or start from None."
@@ -268,11 +265,7 @@ class FileSource(Source):
                 if span is None:
                     yield None
                     continue
-                if file.schema != span.table.schema:
-                    if file.schema is not None:  # a column has a type from here on: a batch has rows of one schema
-                        yield None
-                    file.schema = span.table.schema
-                self._schema = file.schema
+                file.schema = self._schema = span.table.schema
                 file.look()
                 yield Piece(span.table, partial(_position_after, file.identity, span))
         except (OSError, pa.ArrowException) as error:

@@ -14,8 +14,6 @@ from streamboost.sources.text_formats import LINE_ENDS, UNREADABLE, TextFormat
 
 BLOCK = 1 << 20  # bytes
 LONGEST_ROW = 1 << 26  # bytes; more than this is a quote that was never closed
-MOST_BAD_ROWS_TO_GUESS_FROM = 20
-FEW = 32  # rows to go on with where the types have changed
 HALF = "the file ends in the middle of this row"
 
 End: TypeAlias = Literal["more", "finished", "stopped"]
@@ -104,7 +102,7 @@ class TextReader:
             records = records.drop(min(max(start.row - records.row, 0), len(records.ends)))
             if len(records.ends):
                 if self.format.schema is None:
-                    self._settle(records)
+                    self.format.settle(records.text(0, len(records.ends)), self.name)
                 yield from self._good(records, 0, len(records.ends))
         yield from self._catch_up()
 
@@ -186,60 +184,12 @@ class TextReader:
         self._place = Place(row + int(is_row.sum()), int(lines[-1]), offset + len(data))
         return _Records(data, row, offset, starts[is_row], ends[is_row], lines[is_row], is_last)
 
-    def _settle(self, records: _Records) -> None:
-        """Guess the types from the first rows, without the bad ones among them."""
-        good, rest = b"", records
-        for _ in range(MOST_BAD_ROWS_TO_GUESS_FROM):
-            n = self._longest(good, rest)
-            good += rest.text(0, n) if n else b""
-            rest = rest.drop(n + 1)
-            if not len(rest.ends):
-                break
-        if good:
-            return self.format.settle(good, self.name)
-        try:
-            self.format.settle(records.text(0, 1), self.name)
-        except UNREADABLE as error:
-            raise ValueError(
-                f"{self.name}: none of the first {MOST_BAD_ROWS_TO_GUESS_FROM} rows can be read; the first "
-                f"says {error}. Pass format=... if the file is of another kind than its name says"
-                f"{', or other types=... (--type)' if self.format.types else ''}."
-            ) from error
-
-    def _longest(self, good: bytes, rest: _Records) -> int:
-        """How many rows types can be guessed from, together with the good ones before."""
-
-        def can_guess(n: int) -> bool:
-            try:
-                self.format.guess(good + rest.text(0, n))
-            except UNREADABLE:
-                return False
-            return True
-
-        low, high = 0, len(rest.ends)
-        if can_guess(high):
-            return high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if can_guess(middle) else (low, middle)
-        return low
-
     def _good(self, records: _Records, i: int, j: int) -> Iterator[Span]:
         """Rows i to j; if some are bad, halve until they are alone."""
-        end, step = j, j - i
-        table, reason = self._table(records.text(i, end), step)
-        while table is not None:
-            first = i + self.format.first_value(table)
-            if first > i:
-                yield self._span(self.format.fitted(table.slice(0, first - i)), records, i, first)
-            if first == j:
-                return
-            if first < end:  # a column begins here: the rows from here on are of other types
-                self.format.settle_more(records.text(first, first + 1))
-            step = FEW if first < end else 2 * step  # where one column begins, others may soon
-            i, end = first, min(first + step, j)
-            table, reason = self._table(records.text(i, end), end - i)
-        if j - i > 1:
+        table, reason = self._table(records.text(i, j), j - i)
+        if table is not None:
+            yield self._span(table, records, i, j)
+        elif j - i > 1:
             middle = (i + j) // 2
             yield from self._good(records, i, middle)
             yield from self._good(records, middle, j)

@@ -1,12 +1,13 @@
-"""CSV and JSON lines: how to cut bytes into rows, guess the types, and read rows of known types. No files here."""
+"""CSV and JSON lines: how to cut bytes into rows, find the types, and read rows of known types. No files here."""
 
 from __future__ import annotations
 
 import csv
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,10 @@ from streamboost.arrays import IntArray
 from streamboost.sources.record_kernels import NEWLINE, quoted_ends
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
 
-# A column that is whole so far may have a fraction later on, and one of whole seconds milliseconds. What is no
-# UTF-8 in the first rows is a bad row, not a column of bytes.
+# A column that is whole so far may have a fraction later on, one of whole seconds milliseconds, and one that is empty
+# numbers. What is no UTF-8 in the first rows is a bad row, not a column of bytes.
 WIDER = {
+    pa.null(): pa.float64(),
     pa.int64(): pa.float64(),
     pa.timestamp("s"): pa.timestamp("ns"),
     pa.timestamp("s", "UTC"): pa.timestamp("ns", "UTC"),
@@ -28,9 +30,7 @@ WIDER = {
 }
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-SLIPS = (
-    0.01  # of the first values of a column: fewer that are no numbers among numbers make bad rows, not a column of text
-)
+SLIPS = 0.01  # of the first values of a column: so many that are no numbers make bad rows, not a column of text
 LINE_ENDS = (
     "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
     "Convert the file: tr '\\r' '\\n' < old > new."
@@ -38,11 +38,7 @@ LINE_ENDS = (
 
 
 class TextFormat(ABC):
-    """One row a line; ``schema`` is None until types are known.
-
-    A column that was empty in all rows so far has the type null there, and takes that of its first value. This value
-    alone decides, not those that happen to be read with it: so a run that is resumed finds the same types.
-    """
+    """One row a line; ``schema`` is None until the first rows have settled the types."""
 
     has_header = False
 
@@ -59,65 +55,28 @@ class TextFormat(ABC):
         raise NotImplementedError
 
     def settle(self, data: bytes, file: str) -> None:
-        """Fix the types, by what is in ``data``."""
-        self.schema = plain_schema(_widened(self.first_types(data)), self.types, file)
-
-    def first_types(self, data: bytes) -> Any:
-        """The schema that the first rows suggest, or one of the errors ``UNREADABLE``."""
-        return self.guess(data)
-
-    def first_value(self, table: Any) -> int:
-        """The first row of a table of :meth:`parse` that has a value in a column without a type; else how many."""
-        first: int = table.num_rows
-        untyped = set(self._untyped())
-        for name, column in zip(table.column_names, table.columns, strict=True) if untyped else ():
-            if name in untyped and column.null_count < table.num_rows:
-                first = min(first, pc.index(column.is_valid(), True).as_py())
-        return first
-
-    def settle_more(self, row: bytes) -> None:
-        """Fix the types of columns that had no value before this row."""
-        kinds = {field.name: field.type for field in _widened(self.guess(row))}
-        self.schema = pa.schema(
-            [
-                (field.name, kinds.get(field.name, field.type) if pa.types.is_null(field.type) else field.type)
-                for field in self.schema
-            ]
-        )
-
-    def fitted(self, table: Any) -> Any:
-        """A table of :meth:`parse`, in which columns without a type have no value, as one of ``schema``."""
-        if not self._untyped():
-            return table
-        n = table.num_rows
-        arrays = [pa.nulls(n) if pa.types.is_null(field.type) else table[field.name] for field in self.schema]
-        return pa.Table.from_arrays(arrays, schema=self.schema)
-
-    def guess(self, data: bytes) -> Any:
-        """The schema that Arrow guesses, or one of the errors ``UNREADABLE``."""
-        return self._read(data, None).schema
-
-    def parse(self, data: bytes) -> Any:
-        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``.
-
-        Columns without a type are of any type in it, and may be left out if they have no value.
-        """
-        return self._read(data, self.schema)
-
-    def _untyped(self) -> list[str]:
-        return [field.name for field in self.schema if pa.types.is_null(field.type)]
+        """Fix the types, by those of the first rows ``data`` that can be read."""
+        try:
+            found = self._guess(data)
+        except UNREADABLE as error:
+            raise ValueError(
+                f"{file}: none of the first rows can be read; they say: {error}. Pass format=... if the file is of "
+                f"another kind than its name says{', or other types=... (--type)' if self.types else ''}."
+            ) from error
+        wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
+        self.schema = plain_schema(wider, self.types, file)
 
     @abstractmethod
-    def _read(self, data: bytes, schema: Any) -> Any:
-        """Rows as a table of these types; None: as Arrow guesses them."""
+    def _guess(self, data: bytes) -> Any:
+        """The schema that the first rows suggest to Arrow, bad ones left out, or one of the errors ``UNREADABLE``."""
+
+    @abstractmethod
+    def parse(self, data: bytes) -> Any:
+        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str:
         """What Arrow's error about a single row means to a user."""
-
-
-def _widened(schema: Any) -> Any:
-    return pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in schema])
 
 
 class CsvFormat(TextFormat):
@@ -161,23 +120,28 @@ class CsvFormat(TextFormat):
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
 
-    def first_types(self, data: bytes) -> Any:
+    def _guess(self, data: bytes) -> Any:
         """As Arrow guesses, but for text that is nearly all numbers: there a few slips are bad, not the column."""
-        table = self._read(data, None)
+        table = self._read(data, pa.csv.ConvertOptions(strings_can_be_null=True), on_bad="skip")
         is_number = [pa.types.is_string(column.type) and _is_nearly_numbers(column) for column in table.columns]
         fields = zip(table.schema, is_number, strict=True)
         return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
 
-    def _read(self, data: bytes, schema: Any) -> Any:
+    def parse(self, data: bytes) -> Any:
+        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        options = pa.csv.ConvertOptions(
+            column_types=self.schema, include_columns=self.schema.names, strings_can_be_null=True
+        )
+        return self._read(data, options, on_bad="error")
+
+    def _read(self, data: bytes, options: Any, on_bad: Literal["skip", "error"]) -> Any:
         return pa.csv.read_csv(
             pa.BufferReader(data),
             read_options=pa.csv.ReadOptions(column_names=self.names, use_threads=False, block_size=len(data) + 1),
-            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types=schema and _null_as_text(schema),
-                include_columns=schema and schema.names,
-                strings_can_be_null=True,
+            parse_options=pa.csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: on_bad
             ),
+            convert_options=options,
         )
 
     def explain(self, error: Exception) -> str:
@@ -208,31 +172,47 @@ def _is_nearly_numbers(column: Any) -> bool:
     return bool(n_slips <= SLIPS * len(values)) and len(values) > 0
 
 
-def _null_as_text(schema: Any) -> Any:
-    return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
-
-
 class JsonLinesFormat(TextFormat):
     """An object a line."""
 
-    def _read(self, data: bytes, schema: Any) -> Any:
+    def _guess(self, data: bytes) -> Any:
+        pinned = pa.schema(list(self.types.items()))
+        try:
+            return self._read(data, pinned, "infer").schema
+        except UNREADABLE:
+            good = self._agreeing_rows(data, pinned)
+            if not good:
+                raise
+            return self._read(good, pinned, "infer").schema
+
+    def _agreeing_rows(self, data: bytes, pinned: Any) -> bytes:
+        """The rows that can be read, each of their values of the kind that its key had first."""
+        kinds: dict[str, type] = {}
+        good = []
+        for line in data.splitlines(keepends=True):
+            try:
+                self._read(line, pinned, "infer")
+                values = json.loads(line)
+            except (*UNREADABLE, ValueError):
+                continue
+            found = {k: float if type(v) is int else type(v) for k, v in values.items() if v is not None}
+            if all(kinds.get(key, kind) is kind for key, kind in found.items()):
+                kinds.update(found)
+                good.append(line)
+        return b"".join(good)
+
+    def parse(self, data: bytes) -> Any:
+        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        return self._read(data, self.schema, "error")
+
+    def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
         if not data.isascii():
             data.decode()  # Arrow takes any bytes for text here
-        if schema is None:
-            known = pa.schema(list(self.types.items()))
-        else:
-            known = pa.schema([field for field in schema if not pa.types.is_null(field.type)])
-        is_complete = schema is not None and len(known) == len(schema)
-        table = pa.json.read_json(
+        return pa.json.read_json(
             pa.BufferReader(data),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=known, unexpected_field_behavior="error" if is_complete else "infer"
-            ),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
-        if schema is not None and not set(table.column_names) <= set(schema.names):
-            raise pa.ArrowInvalid("unexpected field")  # as Arrow says it of a schema that is complete
-        return table
 
     def explain(self, error: Exception) -> str:
         """What Arrow's error about a single row means to a user."""
