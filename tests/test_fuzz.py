@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamboost import SGBRegressor
 from streamboost.cli.refusals import Refused
 from streamboost.cli.run_command import parse_interval, parse_options
-from streamboost.serving.tokens import read_tokens
+from streamboost.serving.auth import read_tokens
 from streamboost.sources import open_source
 
 ROWS = pa.table({"x": np.arange(40.0), "city": ["Bonn", "Graz"] * 20, "y": np.arange(40.0) / 3})

@@ -13,7 +13,7 @@ from streamboost.errors import require
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import BaseRoute
+    from starlette.routing import Route
 
 HEARTBEAT = 15.0  # seconds of silence after which a comment shows that the line is open
 RETRY_MS = 2000  # after which a page that lost the line tries again
@@ -25,7 +25,7 @@ SECURITY = {
 }
 
 
-def routes(feed: Feed) -> list[BaseRoute]:
+def routes(feed: Feed) -> list[Route]:
     """Routes for an application: ``/`` (the page), ``/dashboard/{file}`` (what it needs), ``/events`` (its messages).
 
     ``/events`` are server-sent events: a ``history`` first, then each ``observation`` as it comes. They end when
@@ -43,7 +43,8 @@ def routes(feed: Feed) -> list[BaseRoute]:
     ['/', '/dashboard/{file}', '/events']
     """
     require("starlette", extra="serve", by="the dashboard")
-    from starlette.responses import PlainTextResponse, StreamingResponse
+    from starlette.exceptions import HTTPException
+    from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
     async def page(request: Request) -> Response:
@@ -52,7 +53,7 @@ def routes(feed: Feed) -> list[BaseRoute]:
     async def file(request: Request) -> Response:
         name = request.path_params["file"]
         if name not in FILES:
-            return PlainTextResponse("There is no such file.", status_code=404)
+            raise HTTPException(404, "There is no such file.")
         return _answer(request, asset(name))
 
     async def events(request: Request) -> Response:

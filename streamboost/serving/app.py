@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.authentication import requires
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from streamboost.dashboard import Feed, routes
 from streamboost.errors import SnapshotError
@@ -29,15 +31,14 @@ from streamboost.metric_base import Probabilities
 from streamboost.serving import arrow_bodies, bodies
 from streamboost.serving.answers import Answers, answer, arrow_answer, as_arrow, as_json, no_answers, predict
 from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.bodies import JSON_TYPE, Held, read_body
-from streamboost.serving.doors import Doors
-from streamboost.serving.gate import Gate
 from streamboost.serving.learning import Given, Learning
+from streamboost.serving.middleware import KnownHosts, RequestMiddleware
 from streamboost.serving.openapi import document
 from streamboost.serving.refusals import Limits, Refused
 from streamboost.serving.scoring import ScoreKeeper
 from streamboost.serving.telling import Telling
-from streamboost.serving.tokens import Tokens
 from streamboost.serving.writer import Writer
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def create_app(
     feed: Feed | None = None,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
-    hosts: Collection[str] | None = ("localhost", "127.0.0.1", "[::1]"),
+    hosts: Sequence[str] | None = ("localhost", "127.0.0.1", "[::1]"),
     window: int = 1000,
 ) -> Starlette:
     """An application around a live model, which must not be used otherwise as long as it runs.
@@ -70,8 +71,8 @@ def create_app(
     tokens : Tokens, optional
         Who may do what; without them everyone may do everything.
     limits : Limits, optional
-    hosts : collection of str, optional
-        The names it answers to; None for all, which is only safe with tokens.
+    hosts : sequence of str, optional
+        The names it answers to, IPv6 addresses in brackets; None for all, which is only safe with tokens.
     window : int
         Over how many of the latest rows windowed metrics look.
 
@@ -94,9 +95,9 @@ def create_app(
     app = Starlette(
         routes=server.routes(),
         middleware=[
-            Middleware(
-                Gate, hosts=hosts, routes=PATHS, note=server.telling.gauges.note, limit=server.limits.connections
-            )
+            Middleware(RequestMiddleware, routes=PATHS, note=server.telling.gauges.note, limit=limits.connections),
+            *([] if hosts is None else [Middleware(KnownHosts, hosts)]),
+            Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
         ],
         exception_handlers={Refused: _refused, HTTPException: _http_error, Exception: _failed},
         lifespan=server.lifespan,
@@ -114,26 +115,27 @@ class ModelServer:
     def __init__(self, live: LiveModel, feed: Feed, tokens: Tokens | None, limits: Limits, keeper: ScoreKeeper) -> None:
         self.live, self.feed, self.limits = live, feed, limits
         self.held = Held(limits.held_bytes)
-        self.doors = Doors(tokens, limits, self.held)
         self.writer = Writer(live, self._learn_together, waiting=limits.waiting)
         self.telling = Telling(live, self.writer, keeper, self.held, feed, document(limits, tokens is not None))
         self.learning = Learning(live, limits, self.telling.gauges)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self) -> list[Route]:
         """All there is."""
-        guarded, telling = self.doors.guarded, self.telling
+        telling = self.telling
+        page, file, events = routes(self.feed)
         return [
-            Route("/predict", guarded("predict", self.predict), methods=["POST"]),
-            Route("/learn", guarded("learn", self.learn), methods=["POST"]),
-            Route("/label", guarded("learn", self.label), methods=["POST"]),
-            Route("/checkpoint", guarded("admin", self.checkpoint), methods=["POST"]),
-            Route("/model", guarded("predict", telling.model)),
-            Route("/metrics", guarded("predict", telling.metrics)),
+            Route("/predict", requires("predict")(self.predict), methods=["POST"]),
+            Route("/learn", requires("learn")(self.learn), methods=["POST"]),
+            Route("/label", requires("learn")(self.label), methods=["POST"]),
+            Route("/checkpoint", requires("admin")(self.checkpoint), methods=["POST"]),
+            Route("/model", requires("predict")(telling.model)),
+            Route("/metrics", requires("predict")(telling.metrics)),
             Route("/healthz", telling.health),
             Route("/openapi.json", telling.openapi),
-            Route("/login", self.doors.login, methods=["GET", "POST"]),
-            *[self.doors.guarded_page(route) for route in routes(self.feed)],
+            Route(page.path, requires("predict")(page.endpoint)),
+            Route(events.path, requires("predict")(events.endpoint)),
+            file,  # scripts and styles are no secret
         ]
 
     @contextlib.asynccontextmanager
@@ -311,6 +313,8 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 403:  # as `requires` has it
+        return no_access(request)
     said = {404: "there is nothing at this path", 405: "this path does not know this method"}
     sentence = f"{said.get(error.status_code, error.detail)}. See /openapi.json."
     return answer({"error": sentence}, error.status_code, dict(error.headers or {}))

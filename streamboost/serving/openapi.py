@@ -8,7 +8,6 @@ from streamboost import __version__
 from streamboost.dashboard.files import FILES
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.bodies import JSON_TYPE
-from streamboost.serving.doors import COOKIE, FORM_TYPE
 from streamboost.serving.refusals import Limits
 
 Document = dict[str, Any]
@@ -53,37 +52,27 @@ def document(limits: Limits, has_tokens: bool) -> Document:
             "responses": {f"Error{status}": _error(status, told) for status, told in ERRORS.items()},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "A line of the token file."},
-                "cookie": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": COOKIE,
-                    "description": "What /login sets, for browsers; it is looked at only where nothing is changed.",
-                },
+                "basic": {"type": "http", "scheme": "basic", "description": "The same token as a password, any name."},
             },
         },
     }
 
 
 def _paths(limits: Limits, has_tokens: bool) -> Document:
-    def secured(operation: Document, scope: str | None, *, cookie: bool = False) -> Document:
+    def secured(operation: Document, scope: str) -> Document:
         """What a token is needed for, with its scope."""
-        if scope is None or not has_tokens:
-            return operation
-        schemes = [{"token": [scope]}, *([{"cookie": [scope]}] if cookie else [])]
-        return operation | {"security": schemes}
+        return operation | {"security": [{"token": [scope]}, {"basic": [scope]}]} if has_tokens else operation
 
-    text = {"text/html": {"schema": {"type": "string"}}}
     return {
         "/predict": {"post": secured(_predict(limits), "predict")},
         "/learn": {"post": secured(_learn(limits), "learn")},
         "/label": {"post": secured(_label(limits), "learn")},
         "/checkpoint": {"post": secured(_checkpoint(), "admin")},
-        "/model": {"get": secured(_get("model", "What the model is.", _json("Model")), "predict", cookie=True)},
+        "/model": {"get": secured(_get("model", "What the model is.", _json("Model")), "predict")},
         "/metrics": {
             "get": secured(
                 _get("metrics", "Numbers, for Prometheus.", {"text/plain": {"schema": {"type": "string"}}}),
                 "predict",
-                cookie=True,
             )
         },
         "/events": {
@@ -94,19 +83,14 @@ def _paths(limits: Limits, has_tokens: bool) -> Document:
                     {"text/event-stream": {"schema": {"type": "string"}}},
                 ),
                 "predict",
-                cookie=True,
             )
         },
         "/healthz": {"get": _health()},
         "/openapi.json": {
             "get": _get("openapi", "This document.", {JSON_TYPE: {"schema": {"type": "object"}}}, errors=(400, 405))
         },
-        "/": {"get": _page()},
+        "/": {"get": secured(_page(), "predict")},
         "/dashboard/{file}": {"get": _file()},
-        "/login": {
-            "get": _get("login_form", "The form for a token, for browsers.", text, errors=(400, 405)),
-            "post": _login(),
-        },
     }
 
 
@@ -186,11 +170,8 @@ def _health() -> Document:
 
 
 def _page() -> Document:
-    operation = _get("dashboard", "The dashboard.", {"text/html": {"schema": {"type": "string"}}}, errors=(400, 405))
-    operation["responses"] |= {
-        "303": {"description": "To /login, where a token is needed.", "headers": LOCATION},
-        "304": {"description": "As the browser has it already."},
-    }
+    operation = _get("dashboard", "The dashboard.", {"text/html": {"schema": {"type": "string"}}})
+    operation["responses"]["304"] = {"description": "As the browser has it already."}
     return operation
 
 
@@ -202,29 +183,6 @@ def _file() -> Document:
     return operation
 
 
-def _login() -> Document:
-    form = {"schema": _object({"token": {"type": "string"}})}
-    page = {"text/html": {"schema": {"type": "string"}}}
-    error = _json("Error")
-    return {
-        "operationId": "login",
-        "summary": "Exchange a token for a cookie",
-        "description": "For browsers. The cookie holds the token, for a day; scripts cannot read it, other sites "
-        "cannot send it.",
-        "requestBody": {"required": True, "content": {FORM_TYPE: form}},
-        "responses": {
-            "303": {"description": "To the dashboard, with the cookie.", "headers": LOCATION},
-            "401": {"description": "The token is not known.", "content": page},
-            "403": {
-                "description": "The token may not predict, or a page of another site asks.",
-                "content": page | error,
-            },
-            **_errors((400, 405, 408, 413, 415, 503)),
-        },
-    }
-
-
-LOCATION = {"Location": {"schema": {"type": "string"}}}
 FILE_TYPES = ("text/css", "text/html", "text/javascript", "image/svg+xml", "text/plain")
 
 

@@ -7,12 +7,13 @@ go on later as if nobody had served its model; what the server learned is not in
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import math
+import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +33,11 @@ from streamboost.guards import Task
 from streamboost.labels import kind_of
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
+from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.defaults import ServedModel
 from streamboost.serving.patience import protocol_class
 from streamboost.serving.refusals import Limits
 from streamboost.serving.scoring import ScoreKeeper
-from streamboost.serving.tokens import Tokens, is_readable_by_others, read_tokens
 from streamboost.snapshots import load
 
 SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
@@ -72,7 +73,7 @@ def serve(
     host, port : str, int
         Where to listen; port 0 is any that is free. Hosts that other machines reach need a token file.
     token_file : path, optional
-        See :mod:`streamboost.serving.tokens`.
+        See :mod:`streamboost.serving.auth`.
     task : {"regression", "classification"}, optional
         For a new directory: which model to make.
     target : str, optional
@@ -227,7 +228,7 @@ def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:
         tokens = read_tokens(token_file)
     except (OSError, ValueError) as error:
         raise Unusable(str(error)) from None
-    if is_readable_by_others(token_file):
+    if os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
         _say(f"warning: others can read {str(token_file)!r}. Run: chmod 600 {token_file}")
     return tokens
 
@@ -273,17 +274,11 @@ class _Server(uvicorn.Server):
         _say("shutting down: no more requests are taken, what was taken is finished")
         self.feed.disconnect()
         await super().shutdown(sockets)
-        if self.force_exit:
-            await self._hang_up()
-
-    async def _hang_up(self) -> None:
-        """After a second signal: clients are not waited for, but what was taken is finished all the same."""
-        for connection in list(self.server_state.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=DRAIN)
-        await self.lifespan.shutdown()
+        if self.force_exit:  # after a second signal clients are not waited for; what was taken is finished all the same
+            for connection in list(self.server_state.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await self.lifespan.shutdown()
 
 
 @contextlib.contextmanager

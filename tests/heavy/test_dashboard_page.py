@@ -6,9 +6,14 @@ import socket
 from importlib import import_module
 from pathlib import Path
 
+import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
+from streamboost import SGBRegressor
 from streamboost.dashboard import Feed, observe, serve_in_thread, write_page
+from streamboost.live import LiveModel
+from streamboost.serving import Tokens, create_app
 
 routes_module = import_module("streamboost.dashboard.routes")  # the name in the package is a function's
 CHROMIUM = Path("/usr/bin/chromium")
@@ -274,7 +279,6 @@ def test_the_page_comes_back_after_the_server_does_and_forgets_what_the_old_one_
 
 def test_a_server_that_refuses_for_a_while_is_asked_again(watch, monkeypatch):
     from starlette.applications import Starlette
-    from starlette.responses import PlainTextResponse
     from starlette.routing import Route
 
     from streamboost.dashboard import routes
@@ -452,6 +456,59 @@ def test_a_model_with_little_to_tell_leaves_sentences_instead_of_empty_charts(wa
             assert len(page.inner_text(f"#{name}-summary")) > 10
         assert not page.is_visible("#metric")
         assert "Nothing so far" in page.inner_text("#events-summary")
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A server of a model that asks for tokens, and what posts rows to it."""
+    token = "t" * 20
+    feed, live = Feed("guarded"), LiveModel(tmp_path / "m", SGBRegressor(n_estimators=4, random_state=0), target="y")
+    app = create_app(live, feed=feed, tokens=Tokens({token: ["admin"], "r" * 20: ["learn"]}))
+
+    def learn(rows):
+        body = {"rows": [{"a": i % 7, "y": i % 3} for i in range(rows)]}
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.post(running.url + "learn", json=body, headers=headers, timeout=180).status_code == 200
+
+    with live, serve_in_thread(app, feed=feed) as running:
+        yield running, {"username": "anyone", "password": token}, learn
+
+
+def test_a_browser_that_was_told_a_token_watches_a_guarded_server_learn(watch, guarded):
+    running, credentials, learn = guarded
+    page = watch(running.url, http_credentials=credentials)
+    page.wait_for_selector("body[data-state=live]")
+    for rows in ("300", "600"):
+        learn(300)
+        wait_for_rows(page, rows)
+    assert page.inner_text("#state") == "live"
+    assert page.evaluate(PAINTED, "error") > 500
+
+
+def test_a_browser_without_the_token_sees_nothing(browser, guarded):
+    running, credentials, _ = guarded
+    for password, status in (("x" * 20, 401), ("r" * 20, 403)):
+        context = browser.new_context(http_credentials=credentials | {"password": password})
+        page = context.new_page()
+        for path in ("", "events", "metrics"):
+            assert page.goto(running.url + path, timeout=PATIENCE).status == status
+        assert page.locator("main").count() == 0
+        context.close()
+
+
+def test_pages_of_other_sites_cannot_use_a_token_that_the_browser_knows(watch, guarded):
+    running, credentials, _ = guarded
+    page = watch(running.url, http_credentials=credentials)
+    page.wait_for_selector("body[data-state=live]")
+    post = "url => fetch(url, {method: 'POST', mode: 'no-cors', credentials: 'include'}).then(answer => answer.status)"
+    assert page.evaluate(post, running.url + "checkpoint") == 200, "the page itself could"
+    with serve_in_thread(PlainTextResponse("evil")) as evil:  # which has no policy that forbids it
+        other = page.context.new_page()
+        other.goto(evil.url.replace("127.0.0.1", "localhost"), timeout=PATIENCE)
+        assert other.evaluate(post, running.url + "checkpoint") == 0, "it must not even see the answer"
+    told = page.evaluate("fetch('metrics').then(answer => answer.text())")
+    counts = dict(re.findall(r'seconds_count{route="/checkpoint",status="(\d+)"} ([\d.]+)', told))
+    assert counts == {"200": "1.0", "403": "1.0"}
 
 
 def test_the_workers_of_a_model_are_a_table_and_without_any_there_is_none(watch):

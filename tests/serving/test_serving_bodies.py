@@ -1,4 +1,4 @@
-"""What requests bring: bodies in JSON and Arrow, tokens; no server, no model."""
+"""What requests bring: bodies in JSON and Arrow; no server, no model."""
 
 import io
 import json
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamboost.serving import arrow_bodies, bodies
 from streamboost.serving.refusals import Limits, Refused
-from streamboost.serving.tokens import Tokens, is_readable_by_others, read_tokens
 
 LIMITS = Limits(rows=50, columns=20, cells=500, key_length=10, name_length=15)
 
@@ -283,68 +282,6 @@ def test_keys_and_labels_are_columns():
     assert "expected 'k' and 'y'" in refusal(arrow_bodies.take_labels, table, "k", "y", LIMITS)[1]
     numbers = pa.table({"k": [1, 2], "x": [1.0, 2.0]})
     assert "key 0 is a number" in refusal(arrow_bodies.take_key_column, numbers, "k", LIMITS)[1]
-
-
-# Tokens.
-
-ONE, TWO = "a" * 32, "b" * 32
-
-
-def test_a_token_file_has_a_token_and_its_scopes_a_line(tmp_path):
-    file = tmp_path / "tokens"
-    file.write_text(f"# who\n\n{ONE} predict # the shop\n{TWO}   predict,learn\n{'c' * 16} admin\n")
-    tokens = read_tokens(file)
-    assert tokens.scopes_of(ONE) == {"predict"}
-    assert tokens.scopes_of(TWO) == {"predict", "learn"}
-    assert tokens.scopes_of("c" * 16) == {"predict", "learn", "admin"}
-    assert tokens.scopes_of(ONE[:-1]) is None
-    assert tokens.scopes_of(ONE + "a") is None
-    assert tokens.scopes_of("") is None
-    assert tokens.scopes_of("ü\udce4") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("", "no token"),
-        (f"{ONE}\n", "line 1"),
-        (f"# \n{ONE} predict learn\n", "line 2"),
-        (f"{ONE} predict,eat\n", "'eat'"),
-        ("short predict\n", "5 letters, expected at least 16"),
-        (f"{ONE} predict\n{ONE} learn\n", "line 2: the token is there already"),
-        (f"{'ü' * 20} predict\n", "no header"),
-        (f"{ONE};x predict\n", "no header"),
-    ],
-)
-def test_a_token_file_that_is_not_understood_is_refused_with_its_line_and_without_the_token(tmp_path, text, word):
-    file = tmp_path / "tokens"
-    file.write_text(text)
-    with pytest.raises(ValueError, match="tokens") as caught:
-        read_tokens(file)
-    assert word in str(caught.value)
-    assert ONE not in str(caught.value)
-
-
-def test_every_token_is_compared_in_constant_time_whichever_is_right(monkeypatch):
-    import hmac
-
-    calls = []
-    compare = hmac.compare_digest
-    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: calls.append((len(a), len(b))) or compare(a, b))
-    tokens = Tokens({ONE: ["predict"], TWO: ["learn"]})
-    for token in (ONE, TWO, "x"):
-        calls.clear()
-        tokens.scopes_of(token)
-        assert calls == [(32, 32), (32, 32)]
-
-
-def test_a_file_that_others_may_read_is_noticed(tmp_path):
-    file = tmp_path / "tokens"
-    file.write_text("x")
-    file.chmod(0o600)
-    assert not is_readable_by_others(file)
-    file.chmod(0o640)
-    assert is_readable_by_others(file)
 
 
 def test_limits_are_above_0():

@@ -7,19 +7,25 @@
     99ab3e...  predict,learn
     c07e51...  admin
 
-``admin`` includes the others. A token is compared with all there are, each in constant time, so that how long it takes
-to refuse one tells nothing of how much of it was right.
+``admin`` includes the others. Programs send ``Authorization: Bearer TOKEN``. Browsers ask for a name and a password
+(HTTP Basic): the token is the password, the name may be anything. A token is compared with all there are, each in
+constant time.
 """
 
 from __future__ import annotations
 
-import hmac
+import base64
 import os
-import stat
+import secrets
 from collections.abc import Mapping
-from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
+
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from streamboost.serving.answers import answer
 
 SCOPES = ("predict", "learn", "admin")
 SHORTEST = 16  # letters of a token that nobody guesses
@@ -43,17 +49,61 @@ class Tokens:
     def __init__(self, scopes: Mapping[str, object]) -> None:
         self._scopes: list[tuple[bytes, frozenset[str]]] = []
         for number, (token, names) in enumerate(scopes.items(), start=1):
-            self._scopes.append((_digest(token), _check(token, names, f"token {number}")))
+            allowed = _check(token, names, f"token {number}")
+            self._scopes.append((token.encode(), allowed))
         if not self._scopes:
             raise ValueError("there is no token, expected at least one. Add a line: TOKEN predict,learn")
 
-    def scopes_of(self, token: str) -> frozenset[str] | None:
+    def scopes_of(self, token: str | bytes) -> frozenset[str] | None:
         """What a token allows; None if there is no such token."""
-        asked, found = _digest(token), None
+        asked, found = token if isinstance(token, bytes) else token.encode("utf-8", "surrogateescape"), None
         for known, scopes in self._scopes:  # all of them, whether found or not
-            if hmac.compare_digest(asked, known):
+            if secrets.compare_digest(asked, known):
                 found = scopes
         return found
+
+
+class TokenBackend(AuthenticationBackend):
+    """Tells Starlette's ``AuthenticationMiddleware`` which scopes a request has; without tokens it has all."""
+
+    def __init__(self, tokens: Tokens | None) -> None:
+        self.tokens = tokens
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        """The scopes of the token that was sent; None if there is none, or none that is known."""
+        if self.tokens is None:
+            return AuthCredentials(SCOPES), SimpleUser("anyone")
+        scopes = self.tokens.scopes_of(_token_of(conn.headers.get("authorization", "")))
+        return None if scopes is None else (AuthCredentials(sorted(scopes)), SimpleUser("token"))
+
+
+def _token_of(header: str) -> bytes:
+    """The token in an Authorization header: of ``Bearer TOKEN``, or the password of ``Basic ...``; else nothing."""
+    kind, _, said = header.partition(" ")
+    if kind.lower() == "bearer":
+        return said.strip().encode("latin-1")
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(said.strip(), validate=True).partition(b":")[2]
+        except ValueError:
+            return b""
+    return b""
+
+
+def no_access(request: Request) -> Response:
+    """The answer to a request without the scope it needs: 401 asks for a token, 403 tells what the token lacks."""
+    if request.user.is_authenticated:
+        scopes = ", ".join(request.auth.scopes)
+        sentence = (
+            f"the token has the scopes {scopes}, which do not open {request.url.path[:100]}. Send one that does: learn "
+            "opens /learn and /label, predict all other paths but /checkpoint, admin everything."
+        )
+        return answer({"error": sentence}, 403)
+    said = "is not known here" if "authorization" in request.headers else "is missing"
+    refusal = answer({"error": f"the token {said}. Send the header Authorization: Bearer TOKEN."}, 401)
+    for challenge in ("Bearer", 'Basic realm="streamboost, the password is a token", charset="UTF-8"'):
+        refusal.headers.append("WWW-Authenticate", challenge)  # a line each: browsers do not look behind a comma
+    return refusal
 
 
 def read_tokens(path: str | os.PathLike[str]) -> Tokens:
@@ -79,11 +129,6 @@ def read_tokens(path: str | os.PathLike[str]) -> Tokens:
         raise ValueError(f"{str(path)!r}: {error}") from None
 
 
-def is_readable_by_others(path: str | os.PathLike[str]) -> bool:
-    """Whether other users of the machine may read a file."""
-    return bool(os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH))
-
-
 def _check(token: str, names: object, what: str) -> frozenset[str]:
     scopes = frozenset(names if isinstance(names, (list, tuple, set, frozenset)) else [names])
     unknown = sorted(map(str, scopes - set(SCOPES)))
@@ -96,8 +141,3 @@ def _check(token: str, names: object, what: str) -> frozenset[str]:
     if len(token) < SHORTEST:
         raise ValueError(f"{what} has {len(token)} letters, expected at least {SHORTEST}. Try: openssl rand -hex 32")
     return frozenset(SCOPES) if "admin" in scopes else scopes
-
-
-def _digest(token: str) -> bytes:
-    """Of one length whatever the token's: to compare texts of unequal length would tell the length."""
-    return sha256(token.encode("utf-8", "surrogateescape")).digest()
