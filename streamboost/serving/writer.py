@@ -19,7 +19,6 @@ import logging
 import os
 import queue
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,8 +34,7 @@ NICENESS = 10  # of the writer
 PAUSE = 1.0  # seconds between two looks at what has expired
 TOGETHER = 1000  # rows of requests that are done as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
-RETRY_CHECKPOINT = 30.0  # seconds after which one that could not be written is tried again
-PROBE_BYTES = 1_000_000  # that a disk which failed has to take before it counts as well
+RETRY_CHECKPOINT = 30.0  # seconds after which a disk that failed is tried again
 logger = logging.getLogger(__name__)
 
 
@@ -135,7 +133,7 @@ class Writer:
         self._changed: float | None = None  # when the model first differed from the newest copy, or that last failed
         self._due = 0.0  # when copying is affordable again
         self._looked = clock()
-        self._tried = clock()  # when a checkpoint was last tried here
+        self._tried = clock()  # when the disk was last well, or tried
 
     def start(self) -> None:
         """Begin to work."""
@@ -280,11 +278,11 @@ class Writer:
             return
         if not self._expire():
             return  # the next look comes after the next request, or at once if there is none
-        if "disk" in self.troubles:
-            self._probe()
-        if self.live.last_checkpoint_error is not None and self.clock() - self._tried >= RETRY_CHECKPOINT:
-            self._checkpoint()
         self._looked = self.clock()
+        if "disk" not in self.troubles and self.live.last_checkpoint_error is None:
+            self._tried = self._looked
+        elif self._looked - self._tried >= RETRY_CHECKPOINT:
+            self._checkpoint()
 
     def _expire(self) -> bool:
         """Deal with what has expired; return whether that was all."""
@@ -300,21 +298,11 @@ class Writer:
             return True
         return is_all
 
-    def _probe(self) -> None:
-        """See whether a disk that failed takes something again: maybe no request comes that would tell."""
-        try:
-            with tempfile.TemporaryFile(dir=self.live.directory, buffering=0) as file:
-                file.write(bytes(PROBE_BYTES))
-                os.fsync(file.fileno())
-        except OSError as error:
-            self.troubles["disk"] = str(error)
-        else:
-            self.troubles.pop("disk", None)
-
     def _checkpoint(self) -> None:
-        """Try again what could not be written: else the next try comes many rows later."""
+        """Try whether the disk takes a checkpoint: maybe no request comes that would tell that it is well again."""
         try:
             self.live.checkpoint()
+            self.troubles.pop("disk", None)
         except Exception:
             logger.exception("no checkpoint could be written")
         self._tried = self.clock()
