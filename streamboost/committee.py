@@ -17,7 +17,7 @@ from streamboost.arrays import FloatArray
 from streamboost.boosting import BLOCK, Booster
 from streamboost.chunks import Chunk, check_chunk, check_rows
 from streamboost.descents import GradientDescent
-from streamboost.hedge import HALF_LIVES, Expert, Hedge
+from streamboost.hedge import HALF_LIVES, NO_DUEL, Expert, Hedge
 from streamboost.losses import Loss
 from streamboost.succession import REVIEW_EVERY, Event, Succession
 
@@ -221,7 +221,7 @@ class Committee:
 
     @property
     def _duel(self) -> FloatArray:
-        return native.NO_DUEL if self.succession is None else self.succession.duel
+        return NO_DUEL if self.succession is None else self.succession.duel
 
     def _review(self, n: int) -> None:
         """Look after the longest memory whenever so many rows have passed."""
@@ -237,9 +237,7 @@ class Committee:
         scores = self._read_out(walks)
         if self.readout == "hedge":
             for said, target, w in zip(self._say(walks), y, weight, strict=True):
-                lost = self.hedge.learn(said, target, self.loss, float(w))
-                if lost is not None and self.succession is not None:
-                    self.succession.count(lost, float(w))
+                self.hedge.learn(said, target, self.loss, float(w), self._duel)
         for booster, answer in zip(self.boosters, answers, strict=True):
             booster.tell(X, y, weight, answer)
         return scores

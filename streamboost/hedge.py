@@ -15,15 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost.arrays import FloatArray, IntArray
+from streamboost.hedge_kernels import (
+    FAR_OFF,
+    LOG_SHARE,
+    SURPRISE,
+    WRONG_SHARE,
+    Hedging,
+    count_losses,
+)  # fmt: skip
 from streamboost.losses import Loss
 
 HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
 CHAIR_HALF_LIFE = 200.0
-# What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
-# 0.0001 does, and half a point if its class is wrong.
-LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)
-FAR_OFF = 2.0  # the same for the hinge, which is no likelihood
 CAUTION = 4.0  # voters listen to the likelihood of real targets at this temperature: at 1 they trust one expert alone
+NO_DUEL = np.full(6, -1.0)
 
 
 class Expert(NamedTuple):
@@ -100,8 +105,8 @@ class Hedge:
             self.tempering[:] = np.array([CAUTION, 1.0]) * (loss.tempering / loss.n_outputs)
 
     @property
-    def arrays(self) -> tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-        """What the compiled loop works on."""
+    def arrays(self) -> Hedging:
+        """What the kernels work on."""
         return self.experts, self.decays, self.tempering, self.seen, self.losses, self.trust, self.voices
 
     def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
@@ -139,21 +144,20 @@ class Hedge:
         """The vote: scores (..., E, m) to one score (..., m), mixed as predictions."""
         return loss.link.score(np.einsum("e,...em->...m", self.voices, loss.link.predict(scores)))
 
-    def learn(self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0) -> FloatArray | None:
-        """Take in what each expert said of a row, (E, m), and its target (k,); return what each lost, if it counts."""
+    def learn(
+        self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, duel: FloatArray = NO_DUEL
+    ) -> FloatArray | None:
+        """Take in what each expert said of a row, (E, m), and its target (k,); return what each lost, if it counts.
+
+        ``duel``: what :class:`streamboost.succession.Succession` counts of two of the experts.
+        """
         if weight <= 0:
             return None
-        n_voters, n = len(self.decays) - 1, len(self.experts)
-        predictions = loss.link.predict(scores)  # (E, m)
-        votes = loss.link.score(self.trust[:-1, :n] @ predictions)  # (V, m)
-        fade = self.decays**weight
-        self.seen[:] = fade * self.seen + weight
-        self.losses *= fade[:, None]
-        lost = stakes(scores, y, loss)
-        self.losses[:-1, :n] += weight * lost
-        self.losses[-1, :n_voters] += weight * stakes(votes, y, loss)
-        self._reweigh()
-        return lost
+        n = len(self.experts)
+        votes = loss.link.score(self.trust[:-1, :n] @ loss.link.predict(scores))  # (V, m)
+        lost = stakes(np.concatenate([scores, votes]), y, loss)  # (E + V,)
+        count_losses(lost, float(weight), self.arrays, duel)
+        return lost[:n]
 
     def _weigh(self, v: int, n: int, tempering: float) -> None:
         losses = self.losses[v, :n]

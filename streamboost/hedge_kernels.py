@@ -1,4 +1,4 @@
-"""The hedge in compiled loops: :mod:`streamboost.hedge` for one row, and how a score is read out of a walk."""
+"""The weights of the hedge (:mod:`streamboost.hedge`), and how a score is read out of a walk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 
+from streamboost import loss_kernels
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.compiled import compiled_inside
+from streamboost.kernel_files import compiled_with
 from streamboost.loss_kernels import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
 
 # experts, decays, tempering, seen, losses, trust, voices
@@ -15,7 +17,12 @@ Hedging = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatA
 
 READ_LAST, READ_MEAN, READ_HEDGE, READ_HEDGE_OF_MEANS = range(4)  # experts are partial sums, or means of them
 TIE = 1e-9
-LOG_SHARE, WRONG_SHARE, SURPRISE, FAR_OFF = 0.1, 0.5, 9.210340371976182, 2.0  # see streamboost.hedge
+# What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
+# 0.0001 does, and half a point if its class is wrong.
+LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)
+FAR_OFF = 2.0  # the same for the hinge, which is no likelihood
+# Two experts on the same rows: incumbent, challenger, n, Σd, Σd², Σ incumbent loss; d is the difference of losses
+OLD, NEW, ROWS, TOTAL, SQUARES, LOST = range(6)
 
 
 @compiled_inside
@@ -54,28 +61,28 @@ def mix(kind: int, voices: FloatArray, said: FloatArray, out: FloatArray, predic
 def stake(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
     """What an expert loses on a row: for classes a little of the loss, and more if the class is wrong."""
     lost: float = value(kind, option, ridge, score, y)
+    wrong, most = 0.0, SURPRISE
     if kind == SOFTMAX:
-        wrong = 0.0
         label = int(y[0])
         for k in range(score.shape[0]):
             if score[k] > score[label] + TIE:
                 wrong = 1.0
-        return LOG_SHARE * min(lost, SURPRISE) + WRONG_SHARE * wrong
-    if kind in (LOGISTIC, HINGE):
-        wrong = 0.0
+    elif kind in (LOGISTIC, HINGE):
         for k in range(score.shape[0]):
             wrong += 1.0 if y[k] * score[k] <= TIE else 0.0
-        most: float = (SURPRISE if kind == LOGISTIC else FAR_OFF) * score.shape[0]
-        return LOG_SHARE * min(lost, most) + WRONG_SHARE * wrong
-    return lost
+        most = (SURPRISE if kind == LOGISTIC else FAR_OFF) * score.shape[0]
+    else:
+        return lost
+    return LOG_SHARE * min(lost, most) + WRONG_SHARE * wrong
 
 
 @compiled_inside
-def weigh(losses: FloatArray, temperature: float, trust: FloatArray) -> None:
-    """Exponential weights of discounted losses."""
+def weigh(losses: FloatArray, tempering: float, seen: float, trust: FloatArray) -> None:
+    """Exponential weights of discounted losses, in units of what the best has lost on a row if they are tempered."""
     best = losses[0]
     for e in range(1, losses.shape[0]):
         best = min(best, losses[e])
+    temperature = max(tempering * best / (seen if seen > 0.0 else 1.0), SMALLEST) if tempering > 0.0 else 1.0
     total = 0.0
     for e in range(losses.shape[0]):
         trust[e] = math.exp(-(losses[e] - best) / temperature)
@@ -84,50 +91,59 @@ def weigh(losses: FloatArray, temperature: float, trust: FloatArray) -> None:
         trust[e] /= total
 
 
-@compiled_inside
-def learn_hedge(rule: Rule, said: FloatArray, y: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
-    """Let every voter weigh the experts anew, and the chair weigh the voters.
+@compiled_with(loss_kernels)
+def reweigh(hedge: Hedging) -> None:
+    """Let every voter weigh the experts by what they have lost, and the chair weigh the voters.
 
     ``losses`` and ``trust`` (V + 1, E or more) hold a row for each voter and, last, one for the chair.
     """
-    kind, option, ridge, _ = rule
     _, decays, tempering, seen, losses, trust, voices = hedge
-    (E, m), V = said.shape, decays.shape[0] - 1
-    predictions, lost, vote = np.empty((E, m)), np.empty(E), np.empty(m)
+    E, V = voices.shape[0], decays.shape[0] - 1
+    for v in range(V):
+        weigh(losses[v, :E], tempering[0], seen[v], trust[v, :E])
+    weigh(losses[V, :V], tempering[1], seen[V], trust[V, :V])
     for e in range(E):
-        to_prediction(kind, said[e], predictions[e])
-        lost[e] = stake(kind, option, ridge, said[e], y)
-    if duel[0] >= 0.0:  # see streamboost.succession
-        old = lost[int(duel[0])]
-        more = w * (old - lost[int(duel[1])])
-        duel[2] += 1.0
-        duel[3] += more
-        duel[4] += more * more
-        duel[5] += w * old
+        voices[e] = 0.0
+        for v in range(V):
+            voices[e] += trust[V, v] * trust[v, e]
+
+
+@compiled_with(loss_kernels)
+def count_losses(lost: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
+    """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
+    _, decays, _, seen, losses, _, voices = hedge
+    E, V = voices.shape[0], decays.shape[0] - 1
+    if duel[OLD] >= 0.0:  # see streamboost.succession
+        old = lost[int(duel[OLD])]
+        more = w * (old - lost[int(duel[NEW])])
+        duel[ROWS] += 1.0
+        duel[TOTAL] += more
+        duel[SQUARES] += more * more
+        duel[LOST] += w * old
     for v in range(V + 1):
         fade = decays[v] if w == 1.0 else decays[v] ** w
         seen[v] = fade * seen[v] + w
-        n = E if v < V else V
+        first, n = (0, E) if v < V else (E, V)
         for e in range(n):
-            losses[v, e] *= fade
+            losses[v, e] = fade * losses[v, e] + w * lost[first + e]
+    reweigh(hedge)
+
+
+@compiled_inside
+def learn_hedge(rule: Rule, said: FloatArray, y: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
+    """Take in what every expert said of a row, (E, m), under a loss that is compiled: ``Hedge.learn`` in one call."""
+    kind, option, ridge, _ = rule
+    trust = hedge[5]
+    (E, m), V = said.shape, hedge[1].shape[0] - 1
+    predictions, lost, vote = np.empty((E, m)), np.empty(E + V), np.empty(m)
+    for e in range(E):
+        to_prediction(kind, said[e], predictions[e])
+        lost[e] = stake(kind, option, ridge, said[e], y)
     for v in range(V):  # what each voter would have said, and lost
         for k in range(m):
             vote[k] = 0.0
             for e in range(E):
                 vote[k] += trust[v, e] * predictions[e, k]
         to_score(kind, vote)
-        losses[V, v] += w * stake(kind, option, ridge, vote, y)
-    for v in range(V):
-        best = math.inf
-        for e in range(E):
-            losses[v, e] += w * lost[e]
-            best = min(best, losses[v, e])
-        weigh(losses[v, :E], max(tempering[0] * best / seen[v], SMALLEST) if tempering[0] > 0.0 else 1.0, trust[v, :E])
-    best = math.inf
-    for v in range(V):
-        best = min(best, losses[V, v])
-    weigh(losses[V, :V], max(tempering[1] * best / seen[V], SMALLEST) if tempering[1] > 0.0 else 1.0, trust[V, :V])
-    for e in range(E):
-        voices[e] = 0.0
-        for v in range(V):
-            voices[e] += trust[V, v] * trust[v, e]
+        lost[E + v] = stake(kind, option, ridge, vote, y)
+    count_losses(lost, w, hedge, duel)

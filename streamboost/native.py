@@ -32,7 +32,7 @@ from streamboost.arrays import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.chunks import Chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.hedge import Hedge
+from streamboost.hedge import NO_DUEL, Hedge
 from streamboost.losses import Loss, Scale
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
@@ -51,7 +51,6 @@ LOSSES: dict[type[Loss], int] = {
     losses.Softmax: loss_kernels.SOFTMAX,
 }
 NO_HEDGE = Hedge([]).arrays
-NO_DUEL = np.full(6, -1.0)
 READOUTS = {"last": hedge_kernels.READ_LAST, "mean": hedge_kernels.READ_MEAN, "hedge": hedge_kernels.READ_HEDGE}
 
 

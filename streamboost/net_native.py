@@ -15,7 +15,7 @@ from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import Constant, Linear
 from streamboost.binning import cat_positions
 from streamboost.chunks import Chunk
-from streamboost.hedge import Hedge
+from streamboost.hedge import NO_DUEL, Hedge
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
 from streamboost.standardize import Standardizer
@@ -48,7 +48,7 @@ def learn(booster: Booster, hedge: Hedge | None, readout: str, chunk: Chunk, sco
     learned = kernels.learn_nets(
         X, y, weight, booster.step_rows(len(X)), booster.semantics != "sequential", scores,
         native.rule(booster), native.readout_number(booster, readout), native.base_rule(booster), _rates(booster),
-        _cat_at(booster), booster.eta, native.NO_HEDGE if hedge is None else hedge.arrays, native.NO_DUEL,
+        _cat_at(booster), booster.eta, native.NO_HEDGE if hedge is None else hedge.arrays, NO_DUEL,
         (edges.recall, edges.missed, edges.size, edges.recent_sums), native.line(booster.base, stack),
         _slopes(booster), _inputs(stack), stack.arrays, trouble,
     )  # fmt: skip

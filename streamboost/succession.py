@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
 from streamboost.bases import Frozen
 from streamboost.boosting import Booster
 from streamboost.hedge import Expert
+from streamboost.hedge_kernels import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
     from streamboost.committee import Committee
@@ -30,8 +30,6 @@ PATIENCE = 4096  # rows after which it is lost
 SIGMAS = 5.0  # by how many standard errors a winner must be better
 MARGIN = 0.03  # and by what share of the loss
 WAIT, LONGEST_WAIT = 1024, 65536  # rows after a lost duel before the next one
-
-OLD, NEW, ROWS, TOTAL, SQUARES, LOST = range(6)  # of a duel: two experts, and sums over rows of what the old lost more
 
 
 class Event(NamedTuple):
@@ -69,13 +67,6 @@ class Succession:
         if committee.n_rows >= self.rest_until and self._suspects(committee):
             self._challenge(committee)
         return None
-
-    def count(self, lost: FloatArray, weight: float) -> None:
-        """Take in what every expert lost on a row, (E,)."""
-        if self.is_on:
-            old, new = lost[int(self.duel[OLD])], lost[int(self.duel[NEW])]
-            more = weight * (old - new)
-            self.duel[ROWS:] += (1.0, more, more * more, weight * old)
 
     def _suspects(self, committee: Committee) -> bool:
         """Whether a shorter memory has clearly lost less than the longest over the latest rows."""
