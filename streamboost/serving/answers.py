@@ -1,19 +1,86 @@
-"""What a published model says of rows, as JSON or Arrow have it."""
+"""What requests are answered: their members, and what a published model says of rows, as JSON or Arrow have it."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import pyarrow as pa
+from msgspec import Meta
 from starlette.responses import Response
 
 from streamboost.serving.arrow_bodies import ARROW_TYPE, write_table
-from streamboost.serving.bodies import JSON_TYPE, Row
+from streamboost.serving.bodies import JSON_TYPE, Row, Value
 from streamboost.serving.refusals import Refused
 from streamboost.serving.writer import Published
+
+Count = Annotated[int, Meta(ge=0)]
+Repeated = Annotated[bool, Meta(description="Whether this id was answered before.")]
+
+
+class Predictions(TypedDict):
+    """Of rows."""
+
+    predictions: list[Value]
+    model_rows: Annotated[Count, Meta(description="Rows known to the copy that predicted.")]
+    probabilities: NotRequired[
+        Annotated[
+            list[dict[str, Annotated[float, Meta(ge=0, le=1)]]],
+            Meta(description="Of every class, where the model has classes."),
+        ]
+    ]
+    unknown_columns: NotRequired[list[str]]
+
+
+class Quarantined(TypedDict):
+    """A row or label that was not learned."""
+
+    row: Annotated[Count, Meta(description="Which, in the request.")]
+    reason: str
+
+
+class Learned(TypedDict):
+    """What became of rows."""
+
+    learned: Annotated[Count, Meta(description="Rows learned.")]
+    quarantined: list[Quarantined]
+    repeated: Repeated
+
+
+class Labelled(TypedDict):
+    """What became of labels."""
+
+    learned: Annotated[Count, Meta(description="Rows learned with their labels.")]
+    corrected: Annotated[Count, Meta(description="Rows whose label was another before.")]
+    unchanged: Annotated[Count, Meta(description="Rows that had this label already.")]
+    early: Annotated[Count, Meta(description="Labels whose row has not come yet; they are kept.")]
+    quarantined: list[Quarantined]
+    repeated: Repeated
+
+
+class Saved(TypedDict):
+    """A checkpoint."""
+
+    rows: Annotated[Count, Meta(description="Rows learned, all in the checkpoint.")]
+
+
+class Health(TypedDict):
+    """Whether the server is well."""
+
+    status: Literal["ok", "failing"]
+    rows: Annotated[Count, Meta(description="Rows known to the copy that predicts.")]
+    error: NotRequired[str]
+
+
+class Error(TypedDict):
+    """Why a request was refused."""
+
+    error: Annotated[str, Meta(description="What was wrong, and what to do.")]
+
+
+DECLARED = (Predictions, Learned, Labelled, Saved, Health, Error)
 
 
 class Answers(NamedTuple):
@@ -53,9 +120,9 @@ def name_of(label: Any) -> str:
     return label if isinstance(label, str) else json.dumps(label)
 
 
-def as_json(answers: Answers, published: Published, unknown: Sequence[str]) -> dict[str, Any]:
+def as_json(answers: Answers, published: Published, unknown: Sequence[str]) -> Predictions:
     """The body of an answer."""
-    body: dict[str, Any] = {"predictions": _finite(answers.predictions), "model_rows": published.rows}
+    body: Predictions = {"predictions": _finite(answers.predictions), "model_rows": published.rows}
     if answers.probabilities is not None:
         names = [name_of(label) for label in answers.classes]
         body["probabilities"] = [dict(zip(names, row, strict=True)) for row in answers.probabilities]

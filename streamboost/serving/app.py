@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import UNSET
 from starlette.applications import Starlette
 from starlette.authentication import requires
 from starlette.exceptions import HTTPException
@@ -29,7 +30,7 @@ from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel, NotTogether
 from streamboost.metric_base import Probabilities
 from streamboost.serving import arrow_bodies, bodies
-from streamboost.serving.answers import Answers, answer, arrow_answer, as_arrow, as_json, no_answers, predict
+from streamboost.serving.answers import Answers, Learned, answer, arrow_answer, as_arrow, as_json, no_answers, predict
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.bodies import JSON_TYPE, Held, read_body
@@ -191,17 +192,16 @@ class ModelServer:
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, self.limits)
             self._check_cells(table.num_rows)
-            id = bodies.take_id(request, None, self.limits)
+            id = bodies.take_id(request, UNSET, self.limits)
             return (table, None, id) if key is None else (*arrow_bodies.take_key_column(table, key, self.limits), id)
-        parsed = bodies.parse_json(body)
-        bodies.check_members(parsed, ("rows", "row", "keys", "id"))
+        parsed = bodies.decode(body, "Rows", self.limits)
         rows = bodies.take_rows(parsed, self.limits)
         known = self.writer.published.columns
         if not all(row.keys() <= known for row in rows):
             bodies.check_names({name for row in rows for name in row}, self.limits)
         self._check_cells(len(rows))
-        keys = bodies.take_keys(parsed, len(rows), self.limits)
-        return rows, keys, bodies.take_id(request, parsed, self.limits)
+        keys = None if parsed.keys is UNSET else bodies.check_keys(parsed.keys, len(rows), self.limits)
+        return rows, keys, bodies.take_id(request, parsed.id, self.limits)
 
     def _check_cells(self, n: int) -> None:
         """Refuse rows that would be too large a table with all the columns that the model has."""
@@ -243,7 +243,7 @@ class ModelServer:
         self,
         request: Request,
         read: Callable[[bytes], Given],
-        submit: Callable[[Given], Future[dict[str, Any]]],
+        submit: Callable[[Given], Future[Any]],
     ) -> Response:
         body = await read_body(request, self.limits, self.held)
         try:
@@ -252,7 +252,7 @@ class ModelServer:
         finally:
             self.held.give_back(len(body))
 
-    def _learn_together(self, given: Sequence[Given]) -> list[dict[str, Any] | Exception]:
+    def _learn_together(self, given: Sequence[Given]) -> list[Learned | Exception]:
         """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
         if len(given) == 1:
             return [self._learn_alone(given[0])]
@@ -264,7 +264,7 @@ class ModelServer:
         except Exception as error:  # a value, not raised: the other half may have been learned
             return [error] * len(given)
 
-    def _learn_alone(self, given: Given) -> dict[str, Any] | Exception:
+    def _learn_alone(self, given: Given) -> Learned | Exception:
         try:
             return self._writing(lambda: self.learning.learn(given))
         except Exception as error:

@@ -1,6 +1,7 @@
 """Bodies of requests: read within limits, then rows, keys and targets out of JSON.
 
 In flow bytes that anyone may have sent; out flow plain rows, or an Arrow table with one kind of value a column. What
+a body may hold is declared once, by :func:`declare`: the decoders and the OpenAPI document both come from there. What
 cannot be taken is refused with a sentence that names the column and the row. The same for Arrow's own format is in
 :mod:`streamboost.serving.arrow_bodies`.
 """
@@ -8,13 +9,17 @@ cannot be taken is refused with a sentence that names the column and the row. Th
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
 from streamboost.guards import brief
@@ -22,9 +27,9 @@ from streamboost.serving.refusals import Limits, Refused
 
 JSON_TYPE = "application/json"
 NUMBERS = frozenset({int, float, bool})
-SCALARS = NUMBERS | {str, NoneType}
 LARGEST_INT = 2**63
 Row = dict[str, Any]
+Value = int | float | str | bool | None
 
 
 class Held:
@@ -88,56 +93,92 @@ def _too_large(limits: Limits) -> Refused:
 # JSON.
 
 
-def parse_json(body: bytes) -> dict[str, Any]:
-    """A JSON object; names that come twice, NaN and Infinity are refused."""
+def declare(limits: Limits) -> dict[str, type[Struct]]:
+    """What the bodies of requests may hold, by name.
+
+    Limits that are refused with a status or a sentence of their own are only described here, as ``extra_json_schema``.
+
+    Examples
+    --------
+    >>> list(declare(Limits()))
+    ['Rows', 'LabelledRows', 'Labels']
+    """
+
+    def text(longest: int, told: str) -> Any:
+        return Annotated[str, Meta(min_length=1, max_length=longest, description=told)]
+
+    def many(kind: Any, told: str, **more: Any) -> Any:
+        return Annotated[
+            list[kind], Meta(min_length=1, description=told, extra_json_schema={"maxItems": limits.rows, **more})
+        ]
+
+    def struct(name: str, *required: tuple[str, Any], **optional: Any) -> type[Struct]:
+        members = [(member, kind | UnsetType, UNSET) for member, kind in optional.items()]
+        return msgspec.defstruct(name, [*required, *members], forbid_unknown_fields=True)
+
+    key, id = text(limits.key_length, "Of a row."), text(limits.id_length, "Of this request.")
+    target = Annotated[Value, Meta(description="A number or a class; null is refused.")]
+    names = {"propertyNames": {"minLength": 1, "maxLength": limits.name_length}, "maxProperties": limits.columns}
+    told = "A flat row: columns and their values; null or absent is missing."
+    row = Annotated[dict[str, Value], Meta(description=told, extra_json_schema=names)]
+    rows, keys = many(row, "In their order."), many(key, "One a row.", uniqueItems=True)
+    targets = many(target, "One a row, if not in the rows.")
+    labels = many(struct("Label", ("key", key), ("target", target)), "Of rows that were predicted with a key.")
+    return {
+        "Rows": struct("Rows", rows=rows, row=row, keys=keys, id=id),
+        "LabelledRows": struct("LabelledRows", rows=rows, row=row, targets=targets, id=id),
+        "Labels": struct("Labels", ("labels", labels), id=id),
+    }
+
+
+@cache
+def _decoders(limits: Limits) -> dict[str, msgspec.json.Decoder[Any]]:
+    return {name: msgspec.json.Decoder(kind) for name, kind in declare(limits).items()}
+
+
+def decode(body: bytes, name: str, limits: Limits) -> Any:
+    """A body of the declared name; members that are absent are ``UNSET``, of those that come twice the last counts."""
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
-    except Refused:
-        raise
-    except UnicodeDecodeError as error:
-        raise Refused(400, f"the body is not UTF-8 at byte {error.start}. JSON is sent in UTF-8.") from None
-    except json.JSONDecodeError as error:
-        raise Refused(400, f'the body is not JSON: {error}. Send an object such as {{"rows": [...]}}.') from None
+        try:
+            return _decoders(limits)[name].decode(body)
+        except msgspec.ValidationError as error:
+            msgspec.json.decode(body, type=Raw)  # what is no JSON further on is refused as that
+            fault, _, place = str(error).partition(" - at ")
+            place = _with_column(place, body) or "`$`"
+            raise Refused(422, f"the body does not fit /openapi.json at {place}: {fault}.") from None
     except RecursionError:
         raise Refused(400, "the body is nested too deeply, expected an object with a list of flat rows.") from None
-    except ValueError:  # a whole number of thousands of digits
-        raise Refused(400, "the body holds a whole number with too many digits. Send it as a decimal.") from None
-    if not isinstance(value, dict):
-        raise Refused(422, f'the body is {_kind(value)}, expected an object such as {{"rows": [...]}}.')
-    return value
+    except (msgspec.DecodeError, UnicodeError) as error:
+        told = f'the body cannot be read: {error}. Send JSON such as {{"rows": [{{"x": 1.5, "y": null}}]}}.'
+        raise Refused(400, told) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Row:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise Refused(400, f"the name {brief(twice)} comes twice in one object, expected each once.")
-    return row
+class _RawRows(Struct):
+    rows: list[dict[str, Raw]] = []
+    row: dict[str, Raw] = {}
 
 
-def _no_constant(text: str) -> None:
-    raise Refused(400, f"the body holds {text}, which is not JSON. Send null for a missing value.")
+def _with_column(place: str, body: bytes) -> str:
+    """A place such as ``$.rows[3][...]``, with the name of the column instead of the dots."""
+    row, dots, _ = place.partition("[...]")
+    if dots:
+        with suppress(msgspec.ValidationError, IndexError):  # the fault was in rows that came twice
+            found = msgspec.json.decode(body, type=_RawRows)
+            number = re.search(r"\d+", row)
+            for name, value in (found.rows[int(number[0])] if number else found.row).items():
+                try:
+                    msgspec.json.decode(value, type=Value)
+                except msgspec.ValidationError:
+                    return f"{row}[{brief(name)}]`"
+    return place
 
 
-def take_rows(body: Mapping[str, Any], limits: Limits) -> list[Row]:
-    """The rows of a request, ``rows`` or a single ``row``: each a flat object."""
-    if ("row" in body) == ("rows" in body):
+def take_rows(parsed: Any, limits: Limits) -> list[Row]:
+    """The rows of a request, ``rows`` or a single ``row``."""
+    if (parsed.row is UNSET) == (parsed.rows is UNSET):
         raise Refused(422, "expected either rows, a list of objects, or row, a single object.")
-    rows = body["rows"] if "rows" in body else [body["row"]]
-    if not isinstance(rows, list):
-        raise Refused(422, f"rows is {_kind(rows)}, expected a list of objects.")
+    rows: list[Row] = [parsed.row] if parsed.rows is UNSET else parsed.rows
     check_count(len(rows), limits)
-    for i, row in enumerate(rows):
-        if type(row) is not dict:
-            raise Refused(422, f"row {i} is {_kind(row)}, expected an object of columns and their values.")
-        if not SCALARS.issuperset(map(type, row.values())):
-            name = next(name for name, value in row.items() if type(value) not in SCALARS)
-            raise Refused(
-                422,
-                f"column {brief(name)} is {_kind(row[name])} in row {i}, expected a number, text, true, false or "
-                "null. Spread it over columns of these.",
-            )
     return rows
 
 
@@ -160,7 +201,7 @@ def check_cells(n_rows: int, n_columns: int, limits: Limits) -> None:
 
 
 def check_names(names: Iterable[str], limits: Limits) -> None:
-    """Refuse too many columns, and names too long or unwritable."""
+    """Refuse too many columns, and names that are empty or too long."""
     names = list(names)
     if len(names) > limits.columns:
         raise Refused(422, f"there are {len(names):,} columns, expected at most {limits.columns:,}. Send fewer.")
@@ -169,15 +210,11 @@ def check_names(names: Iterable[str], limits: Limits) -> None:
 
 
 def check_text(value: Any, what: str, longest: int) -> str:
-    """Refuse what is no text, empty, too long, or half a surrogate pair, which UTF-8 has no bytes for."""
+    """Refuse what is no text, empty or too long."""
     if type(value) is not str:
-        raise Refused(422, f"{what} is {_kind(value)}, expected text.")
+        raise Refused(422, f"{what} is {brief(value)}, expected text.")
     if not 0 < len(value) <= longest:
         raise Refused(422, f"{what} has {len(value):,} letters, expected 1 to {longest}.")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Refused(422, f"{what} is {brief(value)}, which is no whole text. Send valid Unicode.") from None
     return value
 
 
@@ -187,36 +224,18 @@ def take_parameter(request: Request, name: str, longest: int) -> str | None:
     return None if found is None else check_text(found, name, longest)
 
 
-def take_id(request: Request, body: Mapping[str, Any] | None, limits: Limits) -> str | None:
+def take_id(request: Request, said: str | UnsetType, limits: Limits) -> str | None:
     """The request's id, from the body or the address."""
-    found = [take_parameter(request, "id", limits.id_length)]
-    if body is not None and "id" in body:
-        found.append(check_text(body["id"], "id", limits.id_length))
-    given = [id for id in found if id is not None]
-    if len(set(given)) > 1:
+    found = take_parameter(request, "id", limits.id_length)
+    if said is UNSET:
+        return found
+    if found not in (None, said):
         raise Refused(422, "the body and the address have different ids, expected one. Leave one out.")
-    return given[0] if given else None
-
-
-def check_members(body: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse members nobody looks at: most are slips."""
-    unknown = next((name for name in body if name not in known), None)
-    if unknown is not None:
-        raise Refused(422, f"{brief(unknown)} is unknown here, expected some of: {', '.join(known)}.")
-
-
-def take_keys(body: Mapping[str, Any], n: int, limits: Limits) -> list[str] | None:
-    """The keys of the rows, if there are any."""
-    if "keys" not in body:
-        return None
-    keys = body["keys"]
-    if not isinstance(keys, list):
-        raise Refused(422, f"keys is {_kind(keys)}, expected a list of texts.")
-    return check_keys(keys, n, limits)
+    return said
 
 
 def check_keys(keys: list[Any], n: int, limits: Limits) -> list[str]:
-    """Refuse keys that are not one a row, or one twice."""
+    """Refuse keys that are not one a row, or one twice, or no text."""
     if len(keys) != n:
         raise Refused(422, f"there are {len(keys):,} keys and {n:,} rows, expected a key for every row.")
     checked = [check_text(key, f"key {i}", limits.key_length) for i, key in enumerate(keys)]
@@ -245,13 +264,12 @@ def table_of(rows: Sequence[Row], limits: Limits) -> Any:
     return pa.table({name: column_of([row.get(name) for row in rows], name) for name in names})
 
 
-def learning_table(body: Mapping[str, Any], rows: list[Row], target: str, limits: Limits) -> Any:
+def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) -> Any:
     """Rows with their targets, which came in a column of the rows or beside them."""
-    if "targets" in body:
-        targets = body["targets"]
-        if not isinstance(targets, list) or len(targets) != len(rows):
-            said = f"{len(targets):,} targets" if isinstance(targets, list) else _kind(targets)
-            raise Refused(422, f"targets is {said}, expected a list with one for each of the {len(rows):,} rows.")
+    targets = parsed.targets
+    if targets is not UNSET:
+        if len(targets) != len(rows):
+            raise Refused(422, f"there are {len(targets):,} targets and {len(rows):,} rows, expected one for each row.")
         if any(target in row for row in rows):
             raise Refused(422, f"the rows have a column {target!r} and targets are given besides. Leave one out.")
         rows = [{**row, target: value} for row, value in zip(rows, targets, strict=True)]
@@ -262,17 +280,11 @@ def learning_table(body: Mapping[str, Any], rows: list[Row], target: str, limits
     return table_of(rows, limits)
 
 
-def take_labels(body: Mapping[str, Any], target: str, limits: Limits) -> Labels:
+def take_labels(parsed: Any, target: str, limits: Limits) -> Labels:
     """Keys and targets of a request that brings labels."""
-    labels = body.get("labels")
-    if not isinstance(labels, list):
-        raise Refused(422, f"labels is {_kind(labels)}, expected a list of objects with a key and a target.")
-    check_count(len(labels), limits)
-    for i, label in enumerate(labels):
-        if type(label) is not dict or label.keys() != {"key", "target"}:
-            raise Refused(422, f"label {i} is {brief(label)}, expected an object with a key and a target.")
-    keys = check_keys([label["key"] for label in labels], len(labels), limits)
-    return Labels(keys, column_of([label["target"] for label in labels], target))
+    check_count(len(parsed.labels), limits)
+    keys = check_keys([label.key for label in parsed.labels], len(parsed.labels), limits)
+    return Labels(keys, column_of([label.target for label in parsed.labels], target))
 
 
 def check_classes(values: Iterable[Any], name: str) -> None:
@@ -289,22 +301,21 @@ def check_classes(values: Iterable[Any], name: str) -> None:
 def column_of(values: list[Any], name: str) -> Any:
     """Values of one kind as an Arrow array: numbers, truths, texts, or nothing at all."""
     kinds = set(map(type, values)) - {NoneType}
-    if not kinds:
-        return pa.nulls(len(values))
-    if kinds == {str}:
-        for value in values:
-            if value is not None and not value.isascii():
-                _check_encodable(value, name)
-        return pa.array(values, pa.string())
-    if kinds == {float}:  # most columns
-        return pa.array(values, pa.float64())
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
+    if kinds <= {float} or kinds == {bool} or kinds == {str}:
+        return pa.array(values)
+    if kinds == {int} and all(value is None or -LARGEST_INT <= value < LARGEST_INT for value in values):
+        return pa.array(values, pa.int64())
     if kinds <= NUMBERS:
-        if kinds == {int} and all(value is None or -LARGEST_INT <= value < LARGEST_INT for value in values):
-            return pa.array(values, pa.int64())
         return pa.array([None if value is None else _number(value) for value in values], pa.float64())
-    raise _mixed(values, name)
+    first = next(value for value in values if value is not None)
+    row = next(
+        i for i, value in enumerate(values) if value is not None and (type(value) is str) != (type(first) is str)
+    )
+    raise Refused(
+        422,
+        f"column {brief(name)} is {brief(values[row])} in row {row} and {brief(first)} before, expected numbers only "
+        "or text only. Convert it, or give the new kind a new column name.",
+    )
 
 
 def _number(value: float) -> float:
@@ -312,31 +323,3 @@ def _number(value: float) -> float:
         return float(value)
     except OverflowError:  # a whole number too large for a float, as the rows of any source are read
         return math.inf if value > 0 else -math.inf
-
-
-def _check_encodable(value: str, name: str) -> None:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Refused(422, f"column {brief(name)} is {brief(value)}, which is no whole text. Send Unicode.") from None
-
-
-def _mixed(values: list[Any], name: str) -> Refused:
-    strange = next((i for i, value in enumerate(values) if type(value) not in SCALARS), None)
-    if strange is not None:
-        kind = _kind(values[strange])
-        return Refused(422, f"column {brief(name)} is {kind} in row {strange}, expected a number or text.")
-    first = next(value for value in values if value is not None)
-    row = next(
-        i for i, value in enumerate(values) if value is not None and isinstance(value, str) != (type(first) is str)
-    )
-    return Refused(
-        422,
-        f"column {brief(name)} is {brief(values[row])} in row {row} and {brief(first)} before, expected numbers only "
-        "or text only. Convert it, or give the new kind a new column name.",
-    )
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "text", bool: "true or false", NoneType: "null or absent"}
-    return kinds.get(type(value), "a number")

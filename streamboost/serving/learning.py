@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from starlette.requests import Request
 
 from streamboost.live import Learned, LiveModel, NotTogether
-from streamboost.serving import arrow_bodies, bodies
+from streamboost.serving import answers, arrow_bodies, bodies
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.bodies import Labels
 from streamboost.serving.gauges import Gauges
@@ -45,14 +46,13 @@ class Learning:
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
             self._check_arrow_classes(table[target])
-            return Given(table, bodies.take_id(request, None, limits))
-        parsed = bodies.parse_json(body)
-        bodies.check_members(parsed, ("rows", "row", "targets", "id"))
+            return Given(table, bodies.take_id(request, UNSET, limits))
+        parsed = bodies.decode(body, "LabelledRows", limits)
         rows = bodies.take_rows(parsed, limits)
         table = bodies.learning_table(parsed, rows, target, limits)
         if self.live.task == "classification":
-            bodies.check_classes(parsed.get("targets") or (row.get(target) for row in rows), target)
-        return Given(table, bodies.take_id(request, parsed, limits))
+            bodies.check_classes(parsed.targets or (row.get(target) for row in rows), target)
+        return Given(table, bodies.take_id(request, parsed.id, limits))
 
     def labels_to_take(self, request: Request, media_type: str, body: bytes) -> Given:
         """Keys and targets."""
@@ -62,13 +62,12 @@ class Learning:
             table = arrow_bodies.parse_table(body, limits)
             labels = arrow_bodies.take_labels(table, key or "key", target, limits)
             self._check_arrow_classes(labels.targets)
-            return Given(labels, bodies.take_id(request, None, limits))
-        parsed = bodies.parse_json(body)
-        bodies.check_members(parsed, ("labels", "id"))
+            return Given(labels, bodies.take_id(request, UNSET, limits))
+        parsed = bodies.decode(body, "Labels", limits)
         labels = bodies.take_labels(parsed, target, limits)
         if self.live.task == "classification":
-            bodies.check_classes((label["target"] for label in parsed["labels"]), target)
-        return Given(labels, bodies.take_id(request, parsed, limits))
+            bodies.check_classes((label.target for label in parsed.labels), target)
+        return Given(labels, bodies.take_id(request, parsed.id, limits))
 
     def _check_arrow_classes(self, targets: Any) -> None:
         if self.live.task == "classification" and arrow_bodies.has_largest_numbers(targets):
@@ -76,11 +75,11 @@ class Learning:
 
     # Changing, in the writer's thread.
 
-    def learn(self, given: Given) -> dict[str, Any]:
+    def learn(self, given: Given) -> answers.Learned:
         """Learn rows; return the answer."""
         return self._answer(self.live.learn(given.rows, id=given.id))
 
-    def learn_together(self, given: Sequence[Given]) -> list[dict[str, Any]]:
+    def learn_together(self, given: Sequence[Given]) -> list[answers.Learned]:
         """Learn the rows of several requests as one; return their answers.
 
         Raises
@@ -93,7 +92,7 @@ class Learning:
             raise NotTogether("their columns differ")
         return [self._answer(learned) for learned in self.live.learn_together(tables, [one.id for one in given])]
 
-    def _answer(self, learned: Learned) -> dict[str, Any]:
+    def _answer(self, learned: Learned) -> answers.Learned:
         if not learned.repeated:
             self.gauges.learned.inc(learned.rows)
             self.gauges.quarantined.inc(learned.quarantined)
@@ -103,20 +102,22 @@ class Learning:
             "repeated": learned.repeated,
         }
 
-    def label(self, given: Given) -> dict[str, Any]:
+    def label(self, given: Given) -> answers.Labelled:
         """Take labels; return the answer."""
         labels: Labels = given.rows
         labelled = self.live.label(labels.keys, labels.targets, id=given.id)
         if not labelled.repeated:
             self.gauges.learned.inc(labelled.learned + labelled.corrected)
             self.gauges.quarantined.inc(labelled.quarantined)
-        names = ("learned", "corrected", "unchanged", "early")
         return {
-            **{name: getattr(labelled, name) for name in names},
+            "learned": labelled.learned,
+            "corrected": labelled.corrected,
+            "unchanged": labelled.unchanged,
+            "early": labelled.early,
             "quarantined": _told(labelled.reasons),
             "repeated": labelled.repeated,
         }
 
 
-def _told(reasons: dict[int, str]) -> list[dict[str, Any]]:
+def _told(reasons: dict[int, str]) -> list[answers.Quarantined]:
     return [{"row": row, "reason": reason} for row, reason in sorted(reasons.items())]
