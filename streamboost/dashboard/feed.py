@@ -1,26 +1,27 @@
 """The feed between a run and those who watch it.
 
-One thread publishes observations, any number of listeners take them. Nobody waits for anybody: the publisher puts a
-message into each listener's bounded queue and goes on, and a listener that is too slow finds, instead of what it
-missed, the history as it stands. That history is bounded too: the newest observations are all kept, of the older ones
-every second, fourth, eighth and so on, evenly over the whole run.
+One thread publishes observations, any number of listeners take them. Nobody waits for anybody: the publisher keeps the
+latest messages for all, and a listener that is too slow finds, instead of what it missed, the history as it stands.
+That history is bounded too: the newest observations are all kept, of the older ones every second, fourth, eighth and so
+on, evenly over the whole run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamboost.dashboard.observing import finite, plain_event
+from streamboost.dashboard.observing import plain_event
 
 KEPT = 600  # observations in the history, at most
 DENSE = 100  # the newest of them, of which none is left out
 EVENTS = 500  # the newest events
-QUEUE = 64  # messages a listener may fall behind
+LATEST = 64  # messages a listener may fall behind
 
 
 class Message(NamedTuple):
@@ -35,26 +36,6 @@ class _Kept(NamedTuple):
     number: int
     rows: int
     text: str  # JSON, without number and events
-
-
-class _Dated(NamedTuple):
-    row: int
-    said: str  # JSON, without the time
-    text: str  # with it
-
-
-class _State(NamedTuple):
-    published: int
-    head: dict[str, Any]
-    kept: list[_Kept]
-    events: list[_Dated]
-
-    def text(self) -> str:
-        """The history as JSON."""
-        rules = _json({"kept": KEPT, "dense": DENSE, "events": EVENTS})
-        observations = ",".join(_numbered(number, text) for number, _, text in self.kept)
-        lists = f'"rules":{rules},"observations":[{observations}],"events":[{_joined(self.events)}]'
-        return f"{_json(self.head)[:-1]},{lists}}}"
 
 
 class Feed:
@@ -75,7 +56,7 @@ class Feed:
     --------
     >>> feed = Feed("prices", about={"target": "price"})
     >>> listener = feed.subscribe()
-    >>> feed.publish({"rows": 500, "metrics": {"mae": {"running": 2.0, "windowed": float("nan")}}})
+    >>> feed.publish({"rows": 500, "metrics": {"mae": {"running": 2.0, "windowed": None}}})
     >>> [message.event for message in listener.take()]
     ['history']
     >>> feed.publish({"rows": 1000})
@@ -91,8 +72,9 @@ class Feed:
         self._lock = threading.Lock()
         self._kept: list[_Kept] = []
         self._stride = 1  # of the observations before the newest DENSE, those with numbers that it divides are kept
-        self._events: list[_Dated] = []
+        self._events: list[dict[str, Any]] = []
         self._published = 0
+        self._latest: deque[Message] = deque(maxlen=LATEST)
         self._ended = False
         self._listeners: list[Subscription] = []
 
@@ -104,20 +86,20 @@ class Feed:
         Parameters
         ----------
         observation : dict
-            As :func:`~streamboost.dashboard.observe` makes them; at least ``"rows"``. Events happened at its time,
-            unless they are dicts with a ``"time"`` of their own, None if nobody knows.
+            Strict JSON as :func:`~streamboost.dashboard.observe` makes it; at least ``"rows"``. Events happened at its
+            time, unless they are dicts with a ``"time"`` of their own, None if nobody knows.
         """
-        rows = _whole(observation.get("rows"))
-        events = [plain_event(event) for event in observation.get("events", ())]
-        dated = [_dated(event, observation.get("time")) for event in events]
-        bare = _json({key: value for key, value in observation.items() if key != "events"})
+        rows, time = operator.index(observation["rows"]), observation.get("time")
+        plain = map(plain_event, observation.get("events", ()))
+        events = [event | {"time": event.get("time", time)} for event in plain]
+        text, told = _json({key: value for key, value in observation.items() if key != "events"}), _json(events)
         with self._lock:
-            number = self._make_room(rows, dated)
-            self._kept.append(_Kept(number, rows, bare))
+            kept = _Kept(self._make_room(rows, events), rows, text)
+            self._kept.append(kept)
             self._thin()
-            self._events = [*self._events, *dated][-EVENTS:]
+            self._events = [*self._events, *events][-EVENTS:]
             self._ended = False
-            self._send("observation", f'{_numbered(number, bare)[:-1]},"events":[{_joined(dated)}]}}')
+            self._send("observation", f'{_numbered(kept)[:-1]},"events":{told}}}')
 
     def end(self) -> None:
         """Say that no more will come: pages show "ended", and go on if more comes after all."""
@@ -125,13 +107,12 @@ class Feed:
             self._ended = True
             self._send("ended", "{}")
 
-    def _make_room(self, rows: int, events: Sequence[_Dated]) -> int:
+    def _make_room(self, rows: int, events: Sequence[dict[str, Any]]) -> int:
         """Drop what was observed at this row or later; return the number of the next observation."""
-        again = {event.said for event in events}  # learned after the checkpoint that the run went back to
         if self._kept and self._kept[-1].rows > rows:
-            self._events = [event for event in self._events if event.row <= rows]
-        if again:
-            self._events = [event for event in self._events if event.said not in again]
+            self._events = [event for event in self._events if event["row"] <= rows]
+        again = {_without_time(event) for event in events}  # learned after the checkpoint that the run went back to
+        self._events = [event for event in self._events if _without_time(event) not in again]
         while self._kept and self._kept[-1].rows >= rows:
             self._kept.pop()
         return self._kept[-1].number + 1 if self._kept else 0
@@ -146,23 +127,17 @@ class Feed:
 
     def _send(self, event: str, data: str) -> None:
         self._published += 1
-        message = Message(event, self._published, data)
-        for listener in list(self._listeners):
-            listener._put(message)
+        self._latest.append(Message(event, self._published, data))
+        for listener in self._listeners:
+            listener._call()
 
     # Listening.
 
     def history(self) -> dict[str, Any]:
         """Everything so far, thinned out: title, about, observations (without their events), events, ended."""
-        with self._lock:
-            state = self._state()
-        history: dict[str, Any] = json.loads(state.text())
+        with contextlib.closing(self.subscribe()) as listener:
+            history: dict[str, Any] = json.loads(listener.take()[0].data)
         return history
-
-    def _state(self) -> _State:
-        """What the history is made of, to be written out when the lock is free again."""
-        head = {"title": self.title, "about": self.about, "ended": self._ended, "stride": self._stride}
-        return _State(self._published, head, list(self._kept), list(self._events))
 
     def subscribe(self, wake: Callable[[], object] | None = None) -> Subscription:
         """Listen from now on; the first message is the history.
@@ -180,8 +155,9 @@ class Feed:
     def disconnect(self) -> None:
         """End all subscriptions, as a server does that shuts down; pages come back when there is one again."""
         with self._lock:
-            for listener in list(self._listeners):
-                listener._end()
+            for listener in self._listeners:
+                listener.closed = True
+                listener._call()
             self._listeners.clear()
 
     @property
@@ -196,18 +172,21 @@ class Subscription:
     def __init__(self, feed: Feed, wake: Callable[[], object] | None) -> None:
         self._feed = feed
         self._wake = wake
-        self._queue: deque[Message] = deque()
-        self._is_behind = True
+        self._taken: int | None = None  # the id of the last message; None before the history
         self.closed = False
 
     def take(self) -> list[Message]:
         """What has come since the last call; one history at first, and after more has come than is kept."""
-        with self._feed._lock:
-            state = self._feed._state() if self._is_behind else None
-            self._is_behind = False
-            messages = list(self._queue)
-            self._queue.clear()
-        return messages if state is None else [Message("history", state.published, state.text())]
+        feed = self._feed
+        with feed._lock:
+            before, self._taken = self._taken, feed._published
+            if before is not None and self._taken - before <= LATEST:
+                return [message for message in feed._latest if message.id > before]
+            head = {"title": feed.title, "about": feed.about, "ended": feed._ended, "stride": feed._stride}
+            kept, events = list(feed._kept), list(feed._events)
+        rules = _json({"kept": KEPT, "dense": DENSE, "events": EVENTS})  # written out when the lock is free again
+        lists = f'"rules":{rules},"observations":[{",".join(map(_numbered, kept))}],"events":{_json(events)}'
+        return [Message("history", self._taken, f"{_json(head)[:-1]},{lists}}}")]
 
     def close(self) -> None:
         """Listen no more."""
@@ -216,71 +195,19 @@ class Subscription:
             if self in self._feed._listeners:
                 self._feed._listeners.remove(self)
 
-    # Called by the feed, which holds its lock.
-
-    def _put(self, message: Message) -> None:
-        if self._is_behind:
-            pass  # the history that it takes will hold this message too
-        elif len(self._queue) >= QUEUE:
-            self._queue.clear()
-            self._is_behind = True
-        else:
-            self._queue.append(message)
-        self._call()
-
-    def _end(self) -> None:
-        self.closed = True
-        self._call()
-
     def _call(self) -> None:
-        if self._wake is None:
-            return
-        try:
-            self._wake()
-        except RuntimeError:  # the listener's event loop is gone
-            self.closed = True
-            if self in self._feed._listeners:
-                self._feed._listeners.remove(self)
-
-
-def _whole(rows: Any) -> int:
-    try:
-        return operator.index(rows)
-    except TypeError:
-        raise ValueError(
-            f"observation has rows {rows!r}, expected a whole number. Make observations with observe(...)."
-        ) from None
+        if self._wake is not None:
+            with contextlib.suppress(RuntimeError):  # the listener's event loop is gone
+                self._wake()
 
 
 def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError):  # seldom: made by hand, not by observe
-        return json.dumps(_plain(value), allow_nan=False, separators=(",", ":"))
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def _plain(value: Any) -> Any:
-    """The same as strict JSON: None for what is no finite number, text for what JSON does not know."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    try:
-        return finite(value)
-    except (TypeError, ValueError):
-        return str(value)
+def _numbered(kept: _Kept) -> str:
+    return f'{{"number":{kept.number},{kept.text[1:]}'
 
 
-def _dated(event: dict[str, Any], time: Any) -> _Dated:
-    bare = {key: value for key, value in event.items() if key != "time"}
-    return _Dated(event["row"], _json(bare), _json({**bare, "time": event.get("time", time)}))
-
-
-def _joined(events: Iterable[_Dated]) -> str:
-    return ",".join(event.text for event in events)
-
-
-def _numbered(number: int, text: str) -> str:
-    return f'{{"number":{number},{text[1:]}'
+def _without_time(event: dict[str, Any]) -> tuple[Any, ...]:
+    return event["row"], event["kind"], event["detail"]

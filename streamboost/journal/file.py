@@ -7,7 +7,7 @@ import json
 import secrets
 import sqlite3
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,6 @@ class Journal:
         self.limit, self.ids = limit, ids
         self.counts: Counter[str] = Counter()  # replaced as a whole after each transaction: any thread may look
         self._lock = threading.RLock()
-        self._queue: deque[_Parcel] = deque()
         self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             with self._explained():
@@ -205,33 +204,11 @@ class Journal:
             after = number
 
     def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
-        """Let rows wait for their labels, unless a request with this id was answered before.
-
-        One commit serves all threads that come while another is under way.
-        """
-        parcel = _Parcel(rows, id)
-        self._queue.append(parcel)
-        with self._lock:
-            if parcel.is_waiting:  # the first of those who waited writes for all of them
-                self._put_all()
-        if parcel.failure is not None:
-            raise OSError(parcel.failure)
-
-    def _put_all(self) -> None:
-        parcels = [self._queue.popleft() for _ in range(len(self._queue))]
-        failure: str | None = "the rows could not be written, as another thread was interrupted. Send them again."
-        try:
-            with self.transaction() as changes:
-                for parcel in parcels:
-                    if parcel.id is None or changes.add_id(parcel.id, "remember", {}):
-                        changes.put(parcel.rows)
-                changes.drop_oldest(changes.n("waiting") - 2 * self.limit)
-            failure = None
-        except OSError as error:
-            failure = str(error)
-        finally:
-            for parcel in parcels:
-                parcel.is_waiting, parcel.failure = False, failure
+        """Let rows wait for their labels, unless a request with this id was answered before."""
+        with self.transaction() as changes:
+            if id is None or changes.add_id(id, "remember", {}):
+                changes.put(rows)
+            changes.drop_oldest(changes.n("waiting") - 2 * self.limit)
 
     # What goes wrong.
 
@@ -259,12 +236,3 @@ class Journal:
 
     def _read_counts(self) -> Counter[str]:
         return Counter({name: value for name, value in self._db.execute("SELECT name, value FROM counts") if value})
-
-
-class _Parcel:
-    """Rows on their way in, of one thread."""
-
-    def __init__(self, rows: Sequence[PackedRow], id: str | None) -> None:
-        self.rows, self.id = rows, id
-        self.is_waiting = True
-        self.failure: str | None = None
