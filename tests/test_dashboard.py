@@ -286,44 +286,6 @@ def test_a_listener_that_falls_behind_gets_a_fresh_history_instead_of_what_it_mi
     assert [message.event for message in slow.take()] == ["observation"]
 
 
-def test_twenty_threads_that_listen_while_one_publishes_all_end_with_the_same_history():
-    feed, n = Feed(), 400
-    results, barrier = [], threading.Barrier(21)
-
-    def listen():
-        ready = threading.Event()
-        listener = feed.subscribe(ready.set)
-        rows, ids, ended = [], [], False
-        barrier.wait()
-        while not ended:
-            assert ready.wait(180)
-            ready.clear()
-            for message in listener.take():
-                ids.append(message.id)
-                data = json.loads(message.data)
-                if message.event == "history":
-                    rows, ended = [one["rows"] for one in data["observations"]], data["ended"]
-                elif message.event == "observation":
-                    rows.append(data["rows"])
-                else:
-                    ended = True
-        results.append((rows, ids))
-
-    threads = [threading.Thread(target=listen) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    barrier.wait()
-    for i in range(1, n + 1):
-        feed.publish(observation(i))
-    feed.end()
-    for thread in threads:
-        thread.join(180)
-    assert len(results) == 20
-    for rows, ids in results:
-        assert rows == list(range(1, n + 1))
-        assert ids == sorted(set(ids))
-
-
 def test_a_listener_whose_event_loop_is_gone_does_not_disturb_the_publisher():
     feed, heard = Feed(), []
     loop = asyncio.new_event_loop()
@@ -367,8 +329,6 @@ def test_the_page_and_its_files_are_served_with_a_strict_policy(client_and_feed)
     for path in {*wanted, *imported}:
         answer = client.get(f"/{path}")
         assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
-        again = client.get(f"/{path}", headers={"If-None-Match": answer.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
 
 
 @pytest.mark.parametrize("path", ["feed.py", "..%2Ffeed.py", "../routes.py", "%2e%2e/%2e%2e/errors.py", "page.html~"])
@@ -473,7 +433,6 @@ def test_what_was_said_just_before_the_end_is_still_heard(client_and_feed):
 
 def test_twenty_clients_hear_everything_and_the_server_closes_cleanly_under_them(monkeypatch):
     monkeypatch.setattr(serving_module, "DRAIN", 180)  # a busy machine needs its time
-    monkeypatch.setattr(serving_module, "PATIENCE", 180.0)
     feed, bodies = Feed("prices"), []
 
     def listen(url):
@@ -605,6 +564,7 @@ class Parts(HTMLParser):
 def test_the_file_holds_all_and_allows_nothing_else(tmp_path):
     feed = Feed("<script>alert(1)</script>", {"target": "</script><img src=x onerror=alert(1)>"})
     feed.publish(observation(7, events=[Event(7, "new class", "<!-- </script>")]))
+    (tmp_path / "report.html").write_text("old")
     path = write_page(feed, tmp_path / "report.html")
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     page = Parts(path.read_text("utf-8"))
@@ -620,14 +580,6 @@ def test_the_file_holds_all_and_allows_nothing_else(tmp_path):
     assert not re.search(r"^(import|export) ", inside["script", "module"], re.MULTILINE)
     assert "Permission is hereby granted" in path.read_text("utf-8")  # uPlot's licence travels along
     assert not feed.history()["ended"]
-
-
-def test_a_file_that_is_there_is_replaced_whole(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    feed = Feed("new")
-    write_page(feed, str(path))
-    assert path.read_text("utf-8").startswith("<!doctype html>")
 
 
 # Looks that can be checked without looking.

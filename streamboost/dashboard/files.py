@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
 
 SCRIPTS = ("format.js", "history.js", "theme.js", "charts.js", "stacked.js", "strip.js", "page.js")  # in this order
 FILES = {
@@ -26,21 +24,12 @@ MEDIA_TYPES = {
 }
 
 
-class Asset(NamedTuple):
-    """A file, what it is, and a tag that changes when it does."""
-
-    content: bytes
-    media_type: str
-    tag: str
-
-
 @cache
-def asset(name: str) -> Asset:
+def content(name: str) -> bytes:
     """A file of the list."""
-    content = resources.files("streamboost.dashboard").joinpath(FILES[name]).read_bytes()
-    return Asset(content, MEDIA_TYPES[name.rsplit(".", 1)[1]], f'"{hashlib.sha256(content).hexdigest()[:20]}"')
+    return resources.files("streamboost.dashboard").joinpath(FILES[name]).read_bytes()
 
 
 def text(name: str) -> str:
     """The same as text."""
-    return asset(name).content.decode("utf-8")
+    return content(name).decode("utf-8")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from streamboost.dashboard.feed import Feed, Message
-from streamboost.dashboard.files import FILES, Asset, asset
+from streamboost.dashboard.files import FILES, MEDIA_TYPES, content
 from streamboost.errors import require
 
 if TYPE_CHECKING:
@@ -44,17 +44,21 @@ def routes(feed: Feed) -> list[Route]:
     """
     require("starlette", extra="serve", by="the dashboard")
     from starlette.exceptions import HTTPException
-    from starlette.responses import StreamingResponse
+    from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 
+    def answer(name: str) -> Response:
+        media_type = MEDIA_TYPES[name.rsplit(".", 1)[1]]
+        return Response(content(name), media_type=media_type, headers={"Cache-Control": "no-cache", **SECURITY})
+
     async def page(request: Request) -> Response:
-        return _answer(request, asset("page.html"))
+        return answer("page.html")
 
     async def file(request: Request) -> Response:
         name = request.path_params["file"]
         if name not in FILES:
             raise HTTPException(404, "There is no such file.")
-        return _answer(request, asset(name))
+        return answer(name)
 
     async def events(request: Request) -> Response:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **SECURITY}
@@ -62,16 +66,6 @@ def routes(feed: Feed) -> list[Route]:
         return StreamingResponse(messages, media_type="text/event-stream", headers=headers)
 
     return [Route("/", page), Route("/dashboard/{file}", file), Route("/events", events)]
-
-
-def _answer(request: Request, found: Asset) -> Response:
-    """A file, or the word that the browser has it already."""
-    from starlette.responses import Response
-
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache", **SECURITY}
-    if request.headers.get("if-none-match") == found.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.media_type, headers=headers)
 
 
 async def _stream(feed: Feed) -> AsyncIterator[str]:

@@ -17,8 +17,8 @@ from streamboost.errors import require
 if TYPE_CHECKING:
     import uvicorn
 
-PATIENCE = 60.0  # seconds for the server to come up, and to go down
 DRAIN = 5  # seconds for open requests when it goes down
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine, as a Host header has them
 
 
 class Running:
@@ -33,8 +33,7 @@ class Running:
 
     def __init__(self, server: uvicorn.Server, sock: socket.socket, feed: Feed | None) -> None:
         host, self.port = sock.getsockname()[:2]
-        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        self.url = f"http://[{shown}]:{self.port}/" if ":" in shown else f"http://{shown}:{self.port}/"
+        self.url = url_of({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), self.port)
         self._server, self._sock, self._feed = server, sock, feed
         self._thread = threading.Thread(target=self._run, name="streamboost-dashboard", daemon=True)
 
@@ -44,9 +43,8 @@ class Running:
 
     def _start(self) -> None:
         self._thread.start()
-        deadline = time.monotonic() + PATIENCE
         while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
+            if not self._thread.is_alive():
                 self.close()
                 raise OSError(f"the server at {self.url} did not start. Does the application fail as it starts?")
             time.sleep(0.01)
@@ -54,8 +52,7 @@ class Running:
     def close(self) -> None:
         """Let open requests finish, end the streams of messages, and stop."""
         self._server.should_exit = True
-        deadline = time.monotonic() + PATIENCE
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        while self._thread.is_alive():
             if self._feed is not None:
                 self._feed.disconnect()  # again and again: one may have come after the last
             self._thread.join(0.05)
@@ -123,8 +120,13 @@ def _application(feed: Feed, host: str | None) -> Any:
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    names = ["*"] if host is None else ["localhost", "127.0.0.1", "::1", "[::1]", host]
+    names = ["*"] if host is None else [*LOCAL_NAMES, host]
     return Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
+
+
+def url_of(host: str, port: int) -> str:
+    """Where a server is."""
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.journal.records import Entry, PackedRow, read_table, unsealed
-from streamboost.journal.transactions import Damaged, Transaction, find_id
+from streamboost.journal.transactions import Damaged, Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
 VERSION = 2
@@ -181,7 +181,7 @@ class Journal:
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """What a request with this id asked for, and what was answered; None if there was none lately."""
         with self._lock, self._explained():
-            return find_id(self._db, id)
+            return Transaction(self._db, self.counts, self.limit, self.ids).find_id(id)
 
     def entries(self, after: int) -> Iterator[Entry]:
         """The entries after a number, one by one."""

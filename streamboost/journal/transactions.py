@@ -88,7 +88,8 @@ class Transaction:
 
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """What a request with this id asked for, and what was answered; None if there was none lately."""
-        return find_id(self.db, id)
+        found = self.db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
+        return None if found is None else (found[0], json.loads(unfolded(found[1])))
 
     def change_answer(self, id: str, answer: Mapping[str, Any]) -> None:
         """Keep another answer to a request, if it is one of those that are remembered."""
@@ -236,9 +237,3 @@ class Transaction:
         query = f"DELETE FROM early WHERE rowid IN (SELECT rowid FROM early {which}) RETURNING due"
         gone = [due for (due,) in self.db.execute(query, (value,))]
         self.count(early=-len(gone), due=-sum(gone))
-
-
-def find_id(db: sqlite3.Connection, id: str) -> tuple[str, Any] | None:
-    """What a request with this id asked for, and what was answered; None if there was none lately."""
-    found = db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
-    return None if found is None else (found[0], json.loads(unfolded(found[1])))

@@ -26,6 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamboost.dashboard import Feed, routes
+from streamboost.dashboard.serving import LOCAL_NAMES
 from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel, NotTogether
 from streamboost.metric_base import Probabilities
@@ -56,7 +57,7 @@ def create_app(
     feed: Feed | None = None,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
-    hosts: Sequence[str] | None = ("localhost", "127.0.0.1", "[::1]"),
+    hosts: Sequence[str] | None = LOCAL_NAMES,
     window: int = 1000,
 ) -> Starlette:
     """An application around a live model, which must not be used otherwise as long as it runs.
@@ -254,21 +255,15 @@ class ModelServer:
 
     def _learn_together(self, given: Sequence[Given]) -> list[Learned | Exception]:
         """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
-        if len(given) == 1:
-            return [self._learn_alone(given[0])]
         try:
+            if len(given) == 1:
+                return [self._writing(lambda: self.learning.learn(given[0]))]
             return [*self._writing(lambda: self.learning.learn_together(given))]
         except NotTogether:
             half = len(given) // 2
             return self._learn_together(given[:half]) + self._learn_together(given[half:])
         except Exception as error:  # a value, not raised: the other half may have been learned
             return [error] * len(given)
-
-    def _learn_alone(self, given: Given) -> Learned | Exception:
-        try:
-            return self._writing(lambda: self.learning.learn(given))
-        except Exception as error:
-            return error
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""

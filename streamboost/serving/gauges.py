@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -88,36 +87,3 @@ class Gauges:
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-class Pace:
-    """How many rows a second: those that came last, over the time since they began to come.
-
-    If no more come, it falls: what was learned an hour ago is not the pace of now.
-
-    Parameters
-    ----------
-    rows : int
-        How many there are at the beginning.
-    clock : callable
-        Seconds.
-
-    Examples
-    --------
-    >>> now = iter([0.0, 1.0, 2.0, 5.0, 6.0])
-    >>> pace = Pace(0, clock=lambda: next(now))
-    >>> [pace(rows) for rows in (100, 100, 100, 300)]
-    [100.0, 50.0, 20.0, 200.0]
-    """
-
-    def __init__(self, rows: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.rows, self.looked = rows, clock()  # at the last look
-        self.rows_before, self.began = rows, self.looked  # just before the latest rows came
-
-    def __call__(self, rows: int) -> float:
-        """The pace at this moment, at which there are so many."""
-        if rows != self.rows:
-            self.rows_before, self.began = self.rows, self.looked
-        self.rows, self.looked = rows, self.clock()
-        return (self.rows - self.rows_before) / max(self.looked - self.began, 1e-9)

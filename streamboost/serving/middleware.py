@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -85,14 +84,8 @@ def is_of_another_site(method: str, headers: Headers) -> bool:
         return False
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return True
-    return "origin" in headers and _netloc(headers["origin"]) != headers.get("host", "").lower()
-
-
-def _netloc(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
+    origin = headers.get("origin")  # of a page: scheme, host and port, or "null"
+    return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
 
 
 class KnownHosts:

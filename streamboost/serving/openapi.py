@@ -156,8 +156,6 @@ def _reading() -> Document:
         ),
     }
     operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
-    for path in ("/", "/dashboard/{file}"):
-        operations[path]["responses"]["304"] = {"description": "As the browser has it already."}
     return {path: {"get": operation} for path, operation in operations.items()}
 
 

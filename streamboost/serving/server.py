@@ -26,7 +26,7 @@ import uvicorn
 from streamboost.checkpoints import checkpoint_paths, read_latest
 from streamboost.cluster.crew import Cut
 from streamboost.dashboard import Feed
-from streamboost.dashboard.serving import bound, is_loopback
+from streamboost.dashboard.serving import LOCAL_NAMES, bound, is_loopback, url_of
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Task
@@ -237,7 +237,7 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     """Serve until a signal comes."""
     _warm_up(live.model)
     feed = Feed(folder.name, about={"model": type(live.model).__name__, "target": live.target})
-    hosts = ["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None
+    hosts = [*LOCAL_NAMES, host] if is_loopback(host) else None
     app = create_app(live, feed=feed, tokens=tokens, limits=limits, hosts=hosts)
     config = uvicorn.Config(
         app,
@@ -251,7 +251,8 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=DRAIN,
     )
-    greeting = f"serving {_url(sock, host)} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
+    url = url_of(host, sock.getsockname()[1])
+    greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
     server = _Server(config, feed, greeting)
     with _ended_by_signals(server), _short_waits():
         server.run(sockets=[sock])
@@ -321,11 +322,6 @@ def _warm_up(model: Any) -> None:
     with contextlib.suppress(ValueError):  # such as options that want other columns: then the first request waits
         other.learn(pa.table({"a": x, "b": x[::-1]}), y)
         other.predict_one({"a": 0.5})
-
-
-def _url(sock: socket.socket, host: str) -> str:
-    port = sock.getsockname()[1]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def _say(text: str) -> None:

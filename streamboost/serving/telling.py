@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,12 +19,12 @@ from streamboost.inspection import describe
 from streamboost.live import LiveModel
 from streamboost.serving.answers import answer
 from streamboost.serving.bodies import RETRY, Held
-from streamboost.serving.gauges import CONTENT_TYPE, Gauges, Pace
+from streamboost.serving.gauges import CONTENT_TYPE, Gauges
 from streamboost.serving.scoring import ScoreKeeper
 from streamboost.serving.writer import Published, Writer
 
 EVERY = 1.0  # seconds between observations for the dashboard
-SLOWEST = 0.5  # rows a second, below which the page says 0
+LOOKS = 10  # of them, over which the rows per second are counted
 logger = logging.getLogger(__name__)
 
 
@@ -48,8 +49,7 @@ class Telling:
         self.document = document
         self.gauges = Gauges(self._numbers)
         self._began = time.time()
-        self._described: tuple[int, dict[str, Any]] = (-1, {})  # which copy, and what it is
-        self._pace = Pace(live.rows)
+        self._looks = deque([(live.rows, time.monotonic())], maxlen=LOOKS + 1)
         self._n_events = 0  # that the dashboard was told of
         self._n_before = len(_events(writer.published))  # that happened before this server started, nobody knows when
         self._told: tuple[Any, ...] = ()
@@ -58,9 +58,7 @@ class Telling:
     async def model(self, request: Request) -> Response:
         """What the model is."""
         published = self.writer.published
-        if self._described[0] != published.number:
-            self._described = (published.number, await asyncio.to_thread(describe, published.model))
-        return answer(self._described[1] | {"target": self.live.target})
+        return answer(await asyncio.to_thread(describe, published.model) | {"target": self.live.target})
 
     async def metrics(self, request: Request) -> Response:
         """All numbers, for Prometheus."""
@@ -92,10 +90,12 @@ class Telling:
         """Tell the dashboard how things stand, if anything changed."""
         live, published = self.live, self.writer.published
         state = (published.number, live.n_pending, live.n_quarantined, self.gauges.n_timed)
-        pace = self._pace(published.rows)
+        self._looks.append((live.rows, time.monotonic()))
+        (rows, began), (rows_now, now) = self._looks[0], self._looks[-1]
+        pace = (rows_now - rows) / (now - began)
         if state == self._told and self._rests:
             return
-        self._told, self._rests = state, pace < SLOWEST
+        self._told, self._rests = state, pace == 0
         self.feed.publish(self._observation(published, pace))
 
     def _observation(self, published: Published, pace: float) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """One thread learns, what waits is learned together, and copies predict."""
 
-import copy
 import gc
 import threading
 import weakref
@@ -55,15 +54,6 @@ def test_predictions_while_learning_are_those_of_the_model_after_some_whole_requ
     assert all(expected[n] == said for n, said in seen)
 
 
-def test_a_published_copy_shares_nothing_with_the_model_that_learns(regression):
-    regression.learn(friedman(300))
-    regression.catch_up()
-    row = {"x0": 0.5, "x1": 0.5}
-    before = regression.post("/predict", json={"row": row}).json()
-    copied = copy.deepcopy(regression.live.model)
-    assert before["predictions"] == [copied.predict_one(row)]
-
-
 def test_a_copy_is_gone_when_nobody_predicts_with_it_any_more_and_needs_no_collector(tmp_path):
     table = pa.Table.from_pylist(friedman(200))
     with LiveModel(tmp_path / "m", SGBRegressor(**SMALL), target="y") as live:
@@ -95,9 +85,7 @@ def test_the_writer_does_what_waits_together_but_never_past_something_else_or_to
         done.append(list(given))
         return [ValueError("not this one") if one == "bad" else one.upper() for one in given]
 
-    writer = Writer(
-        SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0, last_checkpoint_error=None), together
-    )
+    writer = Writer(idle(SimpleNamespace()), together)
     jobs = [writer.submit_together(name, 300) for name in ("a", "bad", "c", "d")]  # the fourth is too many
     alone = writer.submit(lambda: done.append("alone"))
     jobs += [writer.submit_together(name, n) for name, n in (("e", 5000), ("f", 1), ("g", 1))]
@@ -247,24 +235,34 @@ def test_a_copy_that_cannot_be_made_is_made_later_and_the_older_one_predicts_mea
     assert regression.post("/predict", json={"row": {"x0": 0.5}}).json()["model_rows"] == 90
 
 
-def test_copies_that_fail_are_tried_about_once_a_second():
-    now, tried = [0.0], []
-    live = SimpleNamespace(rows=0, expire=lambda limit: 0, last_checkpoint_error=None, model=SimpleNamespace())
-    writer = Writer(live, waiting=1000, clock=lambda: now[0])
+def work_through(writer, now):
+    """Let a writer do 500 jobs of 20 ms each, by a clock that is told so."""
 
     def work():
         now[0] += 0.02
+
+    jobs = [writer.submit(work) for _ in range(500)]
+    writer.start()
+    for job in jobs:
+        job.result(180)
+    writer.stop()
+
+
+def idle(model):
+    """A live model that has nothing to do."""
+    return SimpleNamespace(model=model, rows=0, expire=lambda limit: 0, last_checkpoint_error=None)
+
+
+def test_copies_that_fail_are_tried_about_once_a_second():
+    now, tried = [0.0], []
+    writer = Writer(idle(SimpleNamespace()), waiting=1000, clock=lambda: now[0])
 
     def no_copy(number):
         tried.append(now[0])
         raise MemoryError
 
     writer._copy = no_copy
-    jobs = [writer.submit(work) for _ in range(500)]
-    writer.start()
-    for job in jobs:
-        job.result(180)
-    writer.stop()
+    work_through(writer, now)
     assert 9 <= len(tried) <= 12
     assert np.diff(tried[:-1]).min() >= 1.0 - 1e-9  # the last is tried at the end, whatever was before
 
@@ -292,21 +290,12 @@ def test_a_writer_that_died_refuses_at_once_what_waits_and_what_comes(regression
     assert regression.live.rows == 0
 
 
-def test_copies_take_no_more_than_their_share_of_the_writers_time(tmp_path):
+def test_copies_take_no_more_than_their_share_of_the_writers_time():
     """The clock is told what copying costs: of a busy writer's time a twentieth is spent on it, or one a second."""
     for cost, most in ((0.01, 0.05), (0.5, 0.5)):
         now = [0.0]
-        live = SimpleNamespace(rows=0, expire=lambda limit: 0, last_checkpoint_error=None, model=Costly(now, cost))
-        writer = Writer(live, waiting=1000, clock=lambda now=now: now[0])
-
-        def work(now=now):
-            now[0] += 0.02
-
-        jobs = [writer.submit(work) for _ in range(500)]
-        writer.start()
-        for job in jobs:
-            job.result(180)
-        writer.stop()
+        writer = Writer(idle(Costly(now, cost)), waiting=1000, clock=lambda now=now: now[0])
+        work_through(writer, now)
         spent = cost * writer.published.number
         assert 0.05 * most < spent / now[0] <= most * 1.05
 
