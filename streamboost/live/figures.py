@@ -9,6 +9,10 @@ from streamboost.journal import Journal
 from streamboost.live.learner import Learner
 
 
+def _count(name: str, told: str) -> property:
+    return property(lambda self: self._journal.counts[name], doc=told)
+
+
 class Figures:
     """Figures of a live model; nothing is changed by looking at them."""
 
@@ -45,42 +49,11 @@ class Figures:
         """Why the last checkpoint could not be written."""
         return self._learner.checkpoint_error
 
-    @property
-    def n_pending(self) -> int:
-        """Rows that wait for their labels."""
-        return self._journal.counts["waiting"]
-
-    @property
-    def n_early(self) -> int:
-        """Labels that wait for their rows."""
-        return self._journal.counts["early"]
-
-    @property
-    def n_corrected(self) -> int:
-        """Rows that were learned again with another label."""
-        return self._journal.counts["corrected"]
-
-    @property
-    def n_expired(self) -> int:
-        """Rows that waited too long, or had to make room."""
-        return self._journal.counts["expired"]
-
-    @property
-    def n_crowded(self) -> int:
-        """Rows that had to make room for others."""
-        return self._journal.counts["crowded"]
-
-    @property
-    def n_dropped(self) -> int:
-        """Rows that left without being learned."""
-        return self._journal.counts["dropped"]
-
-    @property
-    def n_quarantined(self) -> int:
-        """Rows and labels that could not be learned."""
-        return self._journal.counts["quarantined"]
-
-    @property
-    def journal_length(self) -> int:
-        """Entries in the journal."""
-        return self._journal.counts["entries"]
+    n_pending = _count("waiting", "Rows that wait for their labels.")
+    n_early = _count("early", "Labels that wait for their rows.")
+    n_corrected = _count("corrected", "Rows that were learned again with another label.")
+    n_expired = _count("expired", "Rows that waited too long, or had to make room.")
+    n_crowded = _count("crowded", "Rows that had to make room for others.")
+    n_dropped = _count("dropped", "Rows that left without being learned.")
+    n_quarantined = _count("quarantined", "Rows and labels that could not be learned.")
+    journal_length = _count("entries", "Entries in the journal.")

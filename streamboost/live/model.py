@@ -21,7 +21,6 @@ from streamboost.errors import SnapshotError
 from streamboost.guards import Quarantine, Sifted
 from streamboost.journal import Entry, Journal, Transaction
 from streamboost.live.answers import Answer, packed, take_back, unpacked, without_labels
-from streamboost.live.aside import put_aside
 from streamboost.live.bounds import Bounds, known_classes, known_columns
 from streamboost.live.figures import Figures
 from streamboost.live.first_answers import write_first
@@ -35,7 +34,7 @@ from streamboost.live.intake import (
 )
 from streamboost.live.learner import REFUSALS, Learner, Lesson, split
 from streamboost.live.outcomes import Labelled, Learned, NotTogether, Share, learned_of, refused_of, shares_of
-from streamboost.live.waiting import Rules, Waiting
+from streamboost.live.waiting import Rules, Waiting, put_aside
 
 CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
 logger = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,6 @@ import pyarrow as pa
 
 from streamboost.guards import Quarantine
 from streamboost.journal import KeyedRow, Transaction
-from streamboost.live.aside import put_aside
 from streamboost.live.bounds import Bounds, known_classes
 from streamboost.live.foresight import Foreseen
 from streamboost.live.intake import is_nothing, is_same, label_column
@@ -128,6 +128,13 @@ class Waiting:
             ((i, why, rows[i].key, table) for (i, why), table in zip(reasons.items(), tables, strict=True)),
         )
         return reasons
+
+
+def put_aside(quarantine: Quarantine, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
+    """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
+    for row, reason, position, table in rows:
+        quarantine.add(reason, text=json.dumps(table.to_pylist()[0], default=str), position=position, row=row)
+        changes.count(quarantined=1)
 
 
 def _meanings(

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamboost.guards import brief
-from streamboost.serving.bodies import Labels, check_cells, check_count, check_keys, check_names
+from streamboost.serving.bodies import check_cells, check_count, check_keys, check_names
 from streamboost.serving.refusals import Limits, Refused
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
@@ -69,12 +69,12 @@ def take_key_column(table: Any, name: str, limits: Limits) -> tuple[Any, list[st
     return table.drop_columns([name]), check_keys(keys, len(keys), limits)
 
 
-def take_labels(table: Any, key: str, target: str, limits: Limits) -> Labels:
+def take_labels(table: Any, key: str, target: str, limits: Limits) -> tuple[list[str], Any]:
     """Keys and targets, each a column."""
     rest, keys = take_key_column(table, key, limits)
     if rest.column_names != [target]:
         raise Refused(422, f"the columns are {brief(table.column_names)}, expected {key!r} and {target!r}.")
-    return Labels(keys, rest[target].combine_chunks())
+    return keys, rest[target].combine_chunks()
 
 
 def has_largest_numbers(column: Any) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from types import NoneType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
@@ -247,13 +247,6 @@ def check_keys(keys: list[Any], n: int, limits: Limits) -> list[str]:
 # Rows to columns.
 
 
-class Labels(NamedTuple):
-    """Keys and their targets, an Arrow array of one kind."""
-
-    keys: list[str]
-    targets: Any
-
-
 def table_of(rows: Sequence[Row], limits: Limits) -> Any:
     """Rows as an Arrow table, columns in the order in which they first appear."""
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -280,11 +273,11 @@ def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) ->
     return table_of(rows, limits)
 
 
-def take_labels(parsed: Any, target: str, limits: Limits) -> Labels:
-    """Keys and targets of a request that brings labels."""
+def take_labels(parsed: Any, target: str, limits: Limits) -> tuple[list[str], Any]:
+    """Keys and their targets, an Arrow array of one kind."""
     check_count(len(parsed.labels), limits)
     keys = check_keys([label.key for label in parsed.labels], len(parsed.labels), limits)
-    return Labels(keys, column_of([label.target for label in parsed.labels], target))
+    return keys, column_of([label.target for label in parsed.labels], target)
 
 
 def check_classes(values: Iterable[Any], name: str) -> None:

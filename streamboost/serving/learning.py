@@ -11,7 +11,6 @@ from starlette.requests import Request
 from streamboost.live import Learned, LiveModel, NotTogether
 from streamboost.serving import answers, arrow_bodies, bodies
 from streamboost.serving.arrow_bodies import ARROW_TYPE
-from streamboost.serving.bodies import Labels
 from streamboost.serving.gauges import Gauges
 from streamboost.serving.refusals import Limits, Refused
 
@@ -19,7 +18,7 @@ from streamboost.serving.refusals import Limits, Refused
 class Given(NamedTuple):
     """What a request brought."""
 
-    rows: Any  # a table, or Labels
+    rows: Any  # a table; of labels, keys and targets
     id: str | None
 
 
@@ -61,7 +60,7 @@ class Learning:
         if media_type == ARROW_TYPE:
             table = arrow_bodies.parse_table(body, limits)
             labels = arrow_bodies.take_labels(table, key or "key", target, limits)
-            self._check_arrow_classes(labels.targets)
+            self._check_arrow_classes(labels[1])
             return Given(labels, bodies.take_id(request, UNSET, limits))
         parsed = bodies.decode(body, "Labels", limits)
         labels = bodies.take_labels(parsed, target, limits)
@@ -104,8 +103,7 @@ class Learning:
 
     def label(self, given: Given) -> answers.Labelled:
         """Take labels; return the answer."""
-        labels: Labels = given.rows
-        labelled = self.live.label(labels.keys, labels.targets, id=given.id)
+        labelled = self.live.label(*given.rows, id=given.id)
         if not labelled.repeated:
             self.gauges.learned.inc(labelled.learned + labelled.corrected)
             self.gauges.quarantined.inc(labelled.quarantined)

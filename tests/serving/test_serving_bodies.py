@@ -272,8 +272,8 @@ def test_keys_and_labels_are_columns():
     rest, keys = arrow_bodies.take_key_column(table, "k", LIMITS)
     assert (rest.column_names, keys) == (["x"], ["a", "b"])
     assert "no column 'key'" in refusal(arrow_bodies.take_key_column, table, "key", LIMITS)[1]
-    labels = arrow_bodies.take_labels(table, "k", "x", LIMITS)
-    assert (labels.keys, labels.targets.to_pylist()) == (["a", "b"], [1.0, 2.0])
+    keys, targets = arrow_bodies.take_labels(table, "k", "x", LIMITS)
+    assert (keys, targets.to_pylist()) == (["a", "b"], [1.0, 2.0])
     assert "expected 'k' and 'y'" in refusal(arrow_bodies.take_labels, table, "k", "y", LIMITS)[1]
     numbers = pa.table({"k": [1, 2], "x": [1.0, 2.0]})
     assert "key 0 is 1, expected text" in refusal(arrow_bodies.take_key_column, numbers, "k", LIMITS)[1]

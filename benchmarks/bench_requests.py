@@ -1,0 +1,66 @@
+"""How long a request of 100 rows in JSON takes, through the application without a socket: medians in microseconds.
+
+    python -m benchmarks.bench_requests [--requests 200]
+
+Prints one JSON object, for 8 and for 30 columns, ``/predict`` and ``/learn``: until the answer is there, and processor
+time, which tells more where others compute as well. The model is small, so that reading bodies is a large part. To
+compare two checkouts, run it in each of them in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+
+import httpx
+import numpy as np
+
+from streamboost import SGBRegressor
+from streamboost.live import LiveModel
+from streamboost.serving import create_app
+
+ROWS = 100
+KINDS = ("until answered", "processor")
+JSON = {"Content-Type": "application/json"}
+MODEL = {"n_estimators": 4, "max_depth": 3, "new_columns": "grow", "random_state": 0}
+
+
+async def measure(n_columns: int, n_requests: int) -> dict[str, dict[str, float]]:
+    """The median of each kind of request."""
+    rng = np.random.default_rng(0)
+    rows = [{f"column {j}": float(value) for j, value in enumerate(row)} for row in rng.normal(size=(ROWS, n_columns))]
+    asked = json.dumps({"rows": rows})
+    told = json.dumps({"rows": rows, "targets": rng.normal(size=ROWS).tolist()})
+    times: dict[str, list[tuple[float, float]]] = {"predict": [], "learn": []}
+    with LiveModel(tempfile.mkdtemp(), SGBRegressor(**MODEL), target="y", durable=False) as live:
+        app = create_app(live)
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+        async with app.router.lifespan_context(app), client:
+            for _ in range(n_requests + 10):
+                for name, body in (("learn", told), ("predict", asked)):
+                    start, used = time.perf_counter(), time.process_time()
+                    answer = await client.post(f"/{name}", content=body, headers=JSON)
+                    times[name].append((time.perf_counter() - start, time.process_time() - used))
+                    assert answer.status_code == 200, answer.text
+    return {name: _medians(taken[10:]) for name, taken in times.items()}
+
+
+def _medians(taken: list[tuple[float, float]]) -> dict[str, float]:
+    each = zip(*taken, strict=True)
+    return {kind: round(statistics.median(seconds) * 1e6) for kind, seconds in zip(KINDS, each, strict=True)}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=200, help="of each kind (default: 200)")
+    options = parser.parse_args()
+    print(json.dumps({f"{n} columns": asyncio.run(measure(n, options.requests)) for n in (8, 30)}))
+
+
+if __name__ == "__main__":
+    main()
