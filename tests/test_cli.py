@@ -131,7 +131,7 @@ def test_inspect_tells_what_the_model_is(rows, tmp_path, capsys):
     assert "500" in shown
 
 
-def test_compare_finds_the_model_that_has_seen_more_rows_nearer(rows, tmp_path, capsys):
+def test_compare_scores_both_models_on_the_same_rows(rows, tmp_path, capsys):
     for name, n in (("short", 60), ("long", 500)):
         words = ["run", str(tmp_path / "rows.csv"), "--target", "price", "--model", str(tmp_path / name)]
         assert main([*words, "--max-rows", str(n)]) == 0
@@ -139,9 +139,11 @@ def test_compare_finds_the_model_that_has_seen_more_rows_nearer(rows, tmp_path, 
     on = ["--on", tmp_path / "rows.parquet", "--target", "price"]
     code, found = said(capsys, "compare", tmp_path / "short", tmp_path / "long", *on)
     assert code == 0
-    assert found["on"]["rows"] == 500
-    assert found["on"]["metrics"]["rmse"]["B"] < found["on"]["metrics"]["rmse"]["A"]
-    assert found["on"]["nearer"]["B"] > found["on"]["nearer"]["A"]
+    assert found["rows"] == 500
+    for which, name in (("A", "short"), ("B", "long")):
+        misses = read_latest(tmp_path / name).model.predict(rows.drop_columns(["price"])) - rows["price"].to_numpy()
+        assert found["metrics"]["rmse"][which] == pytest.approx(np.sqrt(np.mean(misses**2)))
+    assert found["metrics"]["rmse"]["B"] < found["metrics"]["rmse"]["A"]
 
 
 def test_a_run_may_begin_with_a_saved_model(rows, tmp_path, capsys):
@@ -278,7 +280,7 @@ def test_text_with_brackets_is_shown_as_it_stands(tmp_path, capsys):
     shown = "".join(capsys.readouterr().out.split())
     for text in ("te[/C]", "[/0]", "[/1]", "[/m]"):
         assert text in shown
-    assert main(["compare", model, model]) == 0
+    assert main(["compare", model, model, "--on", str(file), "--target", "y"]) == 0
     capsys.readouterr()
     assert main(["predict", str(file), "--model", model, "--out", out]) == 0
     assert "[/said].csv" in capsys.readouterr().err.replace("\n", "")
@@ -456,14 +458,14 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "price", "--metric", "auc"], 2, "is not one for regression"),
         (["run", "{}/half.csv", "--target", "price", "--strict"], 1, "half.csv, line 3"),
         (["inspect", "{}/nothing"], 2, "does not exist, expected a run's directory"),
-        (["compare", "{}/model", "{}/nothing"], 2, "does not exist, expected a run's directory"),
+        (["compare", "{}/model", "{}/nothing", "--on", "{}/rows.csv", "--target", "price"], 2, "a run's directory"),
         (["compare", "{}/model", "{}/model", "--on", "{}/nothing.csv", "--target", "price"], 2, "does not exist"),
         (["compare", "{}/model", "{}/model", "--on", "{}/rows.xls", "--target", "price"], 2, "not tell its format"),
         (["compare", "{}/model", "{}/model", "--on", "{}/rows.csv", "--target", "prize"], 2, "Did you mean 'price'?"),
         (["inspect", "{}"], 2, "holds no checkpoint"),
         (["inspect", "{}/rows.csv"], 2, "no snapshot"),
         (["predict", "{}/rows.csv", "--model", "{}/rows.csv"], 2, "no snapshot"),
-        (["compare", "{}/rows.csv"], 2, "Missing argument"),
+        (["compare", "{}/model", "{}/model"], 2, "Missing option"),
         (["frobnicate"], 2, "No such command"),
     ],
 )  # fmt: skip

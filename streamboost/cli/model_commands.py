@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +16,13 @@ from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_pairs, terminal
 from streamboost.cluster.crew import Cut
-from streamboost.contenders import gives_probabilities, speak_to
+from streamboost.contenders import Answers, Task, gives_probabilities, speak_to, task_of
 from streamboost.estimator_base import StreamEstimator
-from streamboost.estimators import SGBClassifier
 from streamboost.guards import Guard
 from streamboost.inspection import describe, plain, plain_metrics
 from streamboost.scores import ScoreBook, Scored, choose_metrics
 from streamboost.snapshots import load
-from streamboost.sources import Batch, open_source
+from streamboost.sources import open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -132,73 +130,40 @@ def _edges(edges: list[float | None]) -> str:
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run's directory, or a saved model.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
-    on: Annotated[list[str] | None, typer.Option(metavar="SOURCE", help="Rows to predict with both.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="COL", help="Their target.")] = None,
+    on: Annotated[list[str], typer.Option(metavar="SOURCE", help="Rows to predict with both; may be repeated.")],
+    target: Annotated[str, typer.Option(metavar="COL", help="Their target.")],
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two models: what they are, and with --on SOURCE --target COL what they say of the same rows."""
+    """Score two models on the same rows, which neither of them learns."""
     with asked():
         models = {"A": load_model(a), "B": load_model(b)}
-        abouts = {name: describe(model) for name, model in models.items()}
-        if (on is None) != (target is None):
-            raise Refused("--on and --target belong together: rows, and the column to predict.")
-        if len({about["task"] for about in abouts.values()}) > 1:
+        task, other = (task_of(model, np.zeros(0)) for model in models.values())
+        if task != other:
             raise Refused("A and B have different tasks, so there is nothing to compare.")
-        batches = None if on is None else _opened(on, format)
-    found: dict[str, Any] = {"A": abouts["A"], "B": abouts["B"], "on": None}
-    if batches is not None and target is not None:
-        found["on"] = _contest(models, batches, target)
-    if as_json:
-        typer.echo(json.dumps(found, default=str))
-        return
-    console = terminal()
-    rows = [
-        (name, str(abouts["A"].get(name)), str(abouts["B"].get(name)))
-        for name in ("kind", "rows", "loss", "parameters", "bytes", "classes")
-    ]
-    print_pairs(console, f"{a} and {b}", rows, ("", "A", "B"))
-    if found["on"]:
-        scores = found["on"]
-        rows = [(name, number(v["A"]), number(v["B"])) for name, v in scores["metrics"].items()]
-        rows += [("rows nearer to the target", f"{scores['nearer']['A']:,}", f"{scores['nearer']['B']:,}")]
-        print_pairs(console, f"On {scores['rows']:,} rows", rows, ("", "A", "B"))
-
-
-def _opened(on: list[str], format: str | None) -> Iterator[Batch]:
-    """The batches of a source, of which the first is there: what is wrong with the source shows before it is used."""
-    batches = iter(open_source(*on, **source_options(on, format=format)).read())
-    return itertools.chain([batch for batch in [next(batches, None)] if batch is not None], batches)
-
-
-def _contest(models: dict[str, Any], batches: Iterator[Batch], target: str) -> dict[str, Any]:
-    """Both models predict the same rows and learn none."""
-    task = "classification" if isinstance(models["A"], SGBClassifier) else "regression"
-    books, contenders = {}, {}
+        batches = open_source(*on, **source_options(on, format=format)).read()
+        first = next(batches, None)
+        if first is not None:
+            check_column(target, first.table.column_names, "--target")
+    books = {}
     for name, model in models.items():
-        kinds = choose_metrics(model, task, None, False)  # type: ignore[arg-type]
-        books[name] = ScoreBook(kinds, every=2**62, window=1)
-        contenders[name] = speak_to(
-            model,
-            task,  # type: ignore[arg-type]
-            wants_probabilities=task == "classification" and gives_probabilities(model),
-            has_dicts=False,
-            classes=None,
-        )
-    nearer, n_rows = {"A": 0, "B": 0}, 0
-    for batch in batches:
-        check_column(target, batch.table.column_names, "--target")
-        sifted = Guard().sift(batch.table, target, task)  # type: ignore[arg-type]
+        books[name] = ScoreBook(choose_metrics(model, task, None, False), every=2**62, window=1)
+    n_rows = 0
+    for batch in itertools.chain([] if first is None else [first], batches):
+        sifted = Guard().sift(batch.table, target, task)
         n_rows += len(sifted.y)
-        misses = {}
-        for name, contender in contenders.items():
-            answers = contender.answers(contender.predict(sifted.X), len(sifted.y))
-            for _ in books[name].take_in(Scored(sifted.y, answers, 0.0), None):
-                pass
-            is_number = task == "regression"
-            misses[name] = np.abs(answers.values - sifted.y) if is_number else (answers.values != sifted.y) * 1.0
-        nearer["A"] += int((misses["A"] < misses["B"]).sum())
-        nearer["B"] += int((misses["B"] < misses["A"]).sum())
-    reports = {name: book.report() for name, book in books.items()}
-    metrics = {name: {who: plain(reports[who].running[name]) for who in reports} for name in reports["A"].running}
-    return {"rows": n_rows, "metrics": metrics, "nearer": nearer}
+        for name, model in models.items():
+            list(books[name].take_in(Scored(sifted.y, _answers(model, task, sifted.X), 0.0), None))
+    reports = {name: book.report().running for name, book in books.items()}
+    metrics = {name: {who: plain(found[name]) for who, found in reports.items()} for name in reports["A"]}
+    if as_json:
+        typer.echo(json.dumps({"rows": n_rows, "metrics": metrics}))
+        return
+    rows = [(name, number(each["A"]), number(each["B"])) for name, each in metrics.items()]
+    print_pairs(terminal(), f"{a} and {b} on {n_rows:,} rows", rows, ("", "A", "B"))
+
+
+def _answers(model: Any, task: Task, X: Any) -> Answers:
+    has_probabilities = task == "classification" and gives_probabilities(model)
+    contender = speak_to(model, task, wants_probabilities=has_probabilities, has_dicts=False, classes=None)
+    return contender.answers(contender.predict(X), len(X))

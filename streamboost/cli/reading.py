@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -36,9 +36,8 @@ class Peeked(Source):
     def __init__(
         self, source: Source, strict: bool = False, *, end_after: int | None = None, once: bool = False
     ) -> None:
-        self.source = source
-        self.end_after, self.once = end_after, once
-        self._hears: Callable[[BadRow], object] | None = None
+        self.source, self.end_after, self.once = source, end_after, once
+        self.on_bad: Any = "raise"  # what hears of bad rows, once somebody is there for them
         self._unheard: list[BadRow] = []
         if not strict and getattr(source, "on_bad", None) == "raise":
             source.on_bad = self._hear  # type: ignore[attr-defined]
@@ -53,6 +52,9 @@ class Peeked(Source):
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """The rows after ``position``, those looked at among them."""
+        unheard, self._unheard = self._unheard, []
+        for bad in unheard:
+            self._hear(bad)
         held, self._held = self._held, None
         batches, left = self._after(held, position, n_rows), self.end_after
         while (batch := next(batches, None)) is not None:
@@ -87,17 +89,6 @@ class Peeked(Source):
         return self.source.share(position)
 
     @property
-    def on_bad(self) -> Any:
-        """What hears of bad rows; "raise" until somebody is there for them."""
-        return self._hears or "raise"
-
-    @on_bad.setter
-    def on_bad(self, handler: Callable[[BadRow], object] | Literal["raise"]) -> None:
-        self._hears = None if handler == "raise" else handler
-        while callable(handler) and self._unheard:
-            handler(self._unheard.pop(0))
-
-    @property
     def stop(self) -> Any:
         """What the source asks, while it waits, whether to stop; False if it never asks."""
         return getattr(self.source, "stop", False)
@@ -107,10 +98,10 @@ class Peeked(Source):
         self.source.stop = asked  # type: ignore[attr-defined]
 
     def _hear(self, bad: BadRow) -> None:
-        if self._hears is None:
-            self._unheard.append(bad)
+        if callable(self.on_bad):
+            self.on_bad(bad)
         else:
-            self._hears(bad)
+            self._unheard.append(bad)
 
 
 def source_options(
