@@ -55,15 +55,11 @@ class CheckpointStore:
     ----------
     directory : path
         Made if it is not there.
-    keep : int
-        How many checkpoints are kept.
 
     Attributes
     ----------
     damaged : list of str
         What :meth:`latest` had to pass over, and why.
-    positions : list
-        The positions of the checkpoints that are kept, as far as this store has seen them, the oldest first.
 
     Examples
     --------
@@ -75,18 +71,16 @@ class CheckpointStore:
     ('checkpoint-00000003.safetensors', ['checkpoint-00000002.safetensors', 'checkpoint-00000003.safetensors'], 300)
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, keep: int = KEPT) -> None:
-        if keep < 1:
-            raise ValueError(f"keep is {keep!r}, expected a whole number of at least 1. If unsure, leave it out.")
+    keep = KEPT
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         if self.directory.exists() and not self.directory.is_dir():
             raise NotADirectoryError(
                 f"{str(directory)!r} is a file, expected a directory for checkpoints. Name another, or a new one."
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.keep = keep
         self.damaged: list[str] = []
-        self.positions: list[Any] = []
         self._lock = _take_lock(self.directory)
         for entry in self.directory.iterdir():
             if LEFTOVER.fullmatch(entry.name):
@@ -104,7 +98,6 @@ class CheckpointStore:
         snapshots.save(checkpoint, path)
         for old in paths[: len(paths) + 1 - self.keep]:
             old.unlink(missing_ok=True)
-        self.positions = [*self.positions, checkpoint.position][-self.keep :]
         return path
 
     def latest(self) -> Checkpoint | None:
@@ -118,8 +111,6 @@ class CheckpointStore:
             If there are checkpoints, but not one can be loaded.
         """
         found, self.damaged = _newest(self.directory, put_aside=True)
-        if found is not None:
-            self.positions = [found.position]
         return found
 
     def close(self) -> None:

@@ -8,65 +8,20 @@ from __future__ import annotations
 
 import inspect
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.arrays import BoolArray
+from streamboost.answers import Answers, no_answers, of_probabilities, of_values
+from streamboost.guards import Task
 from streamboost.metric_base import Probabilities
-from streamboost.row_chunks import as_dicts, as_matrix, names_of
-
-Task: TypeAlias = Literal["regression", "classification"]
 
 
-class Answers(NamedTuple):
-    """What a model said of n rows; of rows it had no answer to, whatever stands there means nothing."""
-
-    known: BoolArray  # (n,), whether there was an answer
-    values: NDArray[Any]  # numbers (n,) or (n, m), or labels (n,)
-    probabilities: Probabilities | None = None
-
-    def rows(self, which: Any) -> Answers:
-        """Those of some rows, given by a slice or a mask."""
-        said = self.probabilities
-        part = None if said is None else Probabilities(said.classes, said.values[which])
-        return Answers(self.known[which], self.values[which], part)
-
-
-def no_answers(n: int) -> Answers:
-    """A model that does not know yet what to say."""
-    return Answers(np.zeros(n, dtype=bool), np.full(n, None), None)
-
-
-def joined(parts: Sequence[Answers]) -> Answers:
-    """Answers one after the other."""
-    known = np.concatenate([part.known for part in parts])
-    answered = [part for part in parts if part.known.any()]
-    if len(answered) < len(parts):  # fill the gaps with something of the right shape
-        like = answered[0].values if answered else parts[0].values
-        values = np.zeros((len(known), *like.shape[1:]), dtype=like.dtype if like.dtype.kind == "f" else object)
-        if answered:
-            values[known] = np.concatenate([part.values[part.known] for part in answered])
-    else:
-        values = np.concatenate([part.values for part in parts])
-    if not any(part.probabilities for part in parts):
-        return Answers(known, values)
-    classes = list(dict.fromkeys(label for part in parts if part.probabilities for label in part.probabilities.classes))
-    table, start = np.zeros((len(known), len(classes))), 0
-    for part in parts:
-        stop = start + len(part.known)
-        if part.probabilities is not None:
-            columns = [classes.index(label) for label in part.probabilities.classes]
-            table[start:stop, columns] = part.probabilities.values
-        start = stop
-    return Answers(known, values, Probabilities(classes, table))
-
-
-class Contender(ABC):
-    """A model in its own dialect.
+class Contender:
+    """A model with ``learn(X, y)`` that returns what it predicted before, as streamboost's have it.
 
     Parameters
     ----------
@@ -75,83 +30,59 @@ class Contender(ABC):
     wants_probabilities : bool
         Whether the probabilities of classes are asked for; the label is then the likeliest class, so that every row
         is predicted once.
+    classes : sequence, optional
+        All classes, for a model that must be told before the first row.
     """
 
-    def __init__(self, model: Any, task: Task, wants_probabilities: bool) -> None:
+    at_once = False  # whether a chunk is predicted as a whole before any of it is learned
+
+    def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
         self.model = model
         self.task = task
         self.wants_probabilities = wants_probabilities
 
-    @abstractmethod
     def rows(self, X: Any) -> Any:
         """Rows as the model takes them."""
+        return X
 
-    @abstractmethod
-    def step(self, X: Any, y: NDArray[Any]) -> Any:
+    def step(self, X: Any, y: NDArray[Any]) -> Answers:
         """Predict the rows, then learn them; return what the model said."""
+        if self.wants_probabilities:
+            return of_probabilities(self.model.learn(X, y, method="predict_proba"), self.model.classes_.tolist())
+        return self._read(self.model.learn(X, y), len(y))
 
-    @abstractmethod
-    def predict(self, X: Any) -> Any:
-        """What the model says; None if it cannot say anything yet."""
-
-    @abstractmethod
-    def learn(self, X: Any, y: NDArray[Any]) -> None:
-        """Learn the rows."""
-
-    @abstractmethod
-    def answers(self, said: Any, n: int) -> Answers:
-        """What the model said of n rows, read."""
-
-
-class _OfArrays(Contender):
-    """What models have in common that take a chunk of rows."""
-
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any) -> Answers:
+        """What the model says."""
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
         try:
             if self.wants_probabilities:
-                return self.model.predict_proba(X), self.model.classes_.tolist()
-            return self.model.predict(X)
+                return of_probabilities(np.asarray(self.model.predict_proba(X), float), self.model.classes_.tolist())
+            return self._read(self.model.predict(X), n)
         except Exception as error:
             if type(error).__name__ == "NotFittedError":  # whoever's it is
-                return None
+                return no_answers(n)
             raise
 
-    def answers(self, said: Any, n: int) -> Answers:
-        if said is None:
-            return no_answers(n)
-        if self.wants_probabilities:
-            return _of_probabilities(Probabilities(said[1], np.asarray(said[0], dtype=float)))
+    def learn(self, X: Any, y: NDArray[Any]) -> None:
+        """Learn the rows."""
+        self.model.learn(X, y)
+
+    def _read(self, said: Any, n: int) -> Answers:
         values = np.asarray(said)
         if values.shape[:1] != (n,):
             raise ValueError(
                 f"{type(self.model).__name__} returned predictions of shape {values.shape} for {n} rows, expected one "
                 "a row."
             )
-        if self.task == "regression":
-            return Answers(np.ones(n, dtype=bool), values.astype(float))
-        return Answers(np.array([value is not None for value in values.tolist()], dtype=bool), values)
+        return of_values(values.astype(float) if self.task == "regression" else values)
 
 
-class _Learning(_OfArrays):
-    """A model with ``learn(X, y)`` that returns what it predicted before, as streamboost's have it."""
-
-    def rows(self, X: Any) -> Any:
-        return X
-
-    def step(self, X: Any, y: NDArray[Any]) -> Any:
-        if self.wants_probabilities:
-            said = self.model.learn(X, y, method="predict_proba")
-            return said, self.model.classes_.tolist()
-        return self.model.learn(X, y)
-
-    def learn(self, X: Any, y: NDArray[Any]) -> None:
-        self.model.learn(X, y)
-
-
-class _PartialFit(_OfArrays):
+class _PartialFit(Contender):
     """A model with ``partial_fit`` and ``predict``, as scikit-learn's have it."""
 
-    def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None) -> None:
+    at_once = True
+
+    def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
         super().__init__(model, task, wants_probabilities)
         self.names: list[Any] | None = None  # of the columns, if rows are dicts
         takes_classes = "classes" in inspect.signature(model.partial_fit).parameters
@@ -163,10 +94,14 @@ class _PartialFit(_OfArrays):
             )
 
     def rows(self, X: Any) -> Any:
-        self.names = self.names or names_of(X)
-        return as_matrix(X, self.names)
+        if isinstance(X, pa.Table):
+            return np.column_stack([column.to_numpy() for column in X.columns])
+        if isinstance(X, list):  # of dicts
+            self.names = self.names or list(X[0])
+            return np.array([[row.get(name, np.nan) for name in self.names] for row in X])
+        return X
 
-    def step(self, X: Any, y: NDArray[Any]) -> Any:
+    def step(self, X: Any, y: NDArray[Any]) -> Answers:
         said = self.predict(X)
         self.learn(X, y)
         return said
@@ -179,94 +114,75 @@ class _PartialFit(_OfArrays):
 class _OneByOne(Contender):
     """A model with ``learn_one`` and ``predict_one``, as River's have it."""
 
-    def __init__(self, model: Any, task: Task, wants_probabilities: bool) -> None:
-        super().__init__(model, task, wants_probabilities)
-        self.predict_one = model.predict_proba_one if wants_probabilities else model.predict_one
-
     def rows(self, X: Any) -> Any:
-        return as_dicts(X)
+        if isinstance(X, list):
+            return X
+        if hasattr(X, "iloc"):
+            return X.to_dict("records")
+        if isinstance(X, pa.Table):
+            return X.to_pylist()
+        return [dict(enumerate(row)) for row in np.asarray(X).tolist()]  # columns without a name are 0, 1, 2, ...
 
-    def step(self, X: Any, y: NDArray[Any]) -> Any:
+    def step(self, X: Any, y: NDArray[Any]) -> Answers:
         said = []
         for x, target in zip(X, y.tolist(), strict=True):
-            said.append(self.predict_one(x))
+            said.append(self._predict_one(x))
             self.model.learn_one(x, target)
-        return said
+        return self._read(said, len(y))
 
-    def predict(self, X: Any) -> Any:
-        return [self.predict_one(x) for x in X]
+    def predict(self, X: Any) -> Answers:
+        return self._read([self._predict_one(x) for x in X], len(X))
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
         for x, target in zip(X, y.tolist(), strict=True):
             self.model.learn_one(x, target)
 
-    def answers(self, said: Any, n: int) -> Answers:
+    def _predict_one(self, x: dict[Any, Any]) -> Any:
+        return self.model.predict_proba_one(x) if self.wants_probabilities else self.model.predict_one(x)
+
+    def _read(self, said: Any, n: int) -> Answers:
         if self.task == "regression":
             known = np.array([value is not None for value in said], dtype=bool)
             return Answers(known, np.array([0.0 if value is None else value for value in said], dtype=float))
+        labels = np.empty(n, dtype=object)
         if not self.wants_probabilities:
-            values = np.empty(n, dtype=object)
-            values[:] = said
-            return Answers(np.array([value is not None for value in said], dtype=bool), values)
+            labels[:] = said
+            return of_values(labels)
         classes = list(dict.fromkeys(label for row in said for label in row))
         table = np.array([[row.get(label, 0.0) for label in classes] for row in said]).reshape(n, len(classes))
-        labels = np.empty(n, dtype=object)
         labels[:] = [max(row, key=row.get) if row else None for row in said]  # as River's predict_one
         return Answers(np.array([bool(row) for row in said], dtype=bool), labels, Probabilities(classes, table))
-
-
-def _of_probabilities(said: Probabilities) -> Answers:
-    """The likeliest labels; a row of zeros is one before any class was known."""
-    classes = np.empty(len(said.classes), dtype=object)
-    classes[:] = said.classes
-    return Answers(said.values.sum(axis=1) > 0, classes[said.values.argmax(axis=1)], said)
 
 
 # Which dialect, which task.
 
 
-def speak_to(
-    model: Any, task: Task, *, wants_probabilities: bool, has_dicts: bool, classes: Sequence[Any] | None
-) -> Contender:
-    """A model as the loop sees it."""
-    dialect = dialect_of(model, has_dicts)
-    if dialect is _PartialFit:
-        return _PartialFit(model, task, wants_probabilities, classes)
-    return dialect(model, task, wants_probabilities)
-
-
-def learns_chunks_at_once(model: Any, has_dicts: bool = False) -> bool:
-    """Whether a chunk is predicted as a whole before any of it is learned."""
-    return dialect_of(model, has_dicts) is _PartialFit
-
-
-def dialect_of(model: Any, has_dicts: bool = False) -> type[Contender]:
+def dialect_of(model: Any) -> type[Contender]:
     """How to speak to a model, or a ``TypeError`` that says what it lacks."""
 
     def has(*verbs: str) -> bool:
         return all(callable(getattr(model, verb, None)) for verb in verbs)
 
     if has("learn", "predict"):
-        return _Learning
-    if has("learn_one", "predict_one") and (has_dicts or not has("partial_fit", "predict")):
-        return _OneByOne
+        return Contender
     if has("partial_fit", "predict"):
         return _PartialFit
+    if has("learn_one", "predict_one"):
+        return _OneByOne
     raise TypeError(
         f"model is a {type(model).__name__}, expected learn and predict (streamboost), partial_fit and predict "
         "(scikit-learn), or learn_one and predict_one (River). Wrap it in a class that has one of these pairs."
     )
 
 
-def gives_probabilities(model: Any, has_dicts: bool = False) -> bool:
+def gives_probabilities(model: Any) -> bool:
     """Whether a classifier can be asked for probabilities."""
-    dialect = dialect_of(model, has_dicts)
-    if dialect is _Learning and "method" not in inspect.signature(model.learn).parameters:
+    dialect = dialect_of(model)
+    if dialect is Contender and "method" not in inspect.signature(model.learn).parameters:
         return False
     if dialect is not _OneByOne:
         return hasattr(model, "predict_proba")
-    last = getattr(model, "_last_step", model)  # of a pipeline
-    river = sys.modules.get("river.base")
+    last, river = _last_step(model), sys.modules.get("river.base")
     if river is not None and isinstance(last, river.Classifier):
         return type(last).predict_proba_one is not river.Classifier.predict_proba_one
     return hasattr(last, "predict_proba_one")
@@ -278,8 +194,7 @@ def task_of(model: Any, y: NDArray[Any]) -> Task:
         kind = model.__sklearn_tags__().estimator_type
         if kind in ("classifier", "regressor"):
             return "classification" if kind == "classifier" else "regression"
-    river = sys.modules.get("river.base")  # whoever holds one of River's models has imported River already
-    last = getattr(model, "_last_step", model)  # of a pipeline
+    last, river = _last_step(model), sys.modules.get("river.base")  # imported by whoever holds one of River's models
     if river is not None and isinstance(last, (river.Classifier, river.Regressor)):
         return "classification" if isinstance(last, river.Classifier) else "regression"
     if y.dtype.kind in "OUSb":
@@ -290,3 +205,8 @@ def task_of(model: Any, y: NDArray[Any]) -> Task:
         f"task is 'auto', but neither {type(model).__name__} nor targets such as {y[:3].tolist()} tell whether these "
         "are numbers or classes. Pass task='regression' or task='classification'."
     )
+
+
+def _last_step(model: Any) -> Any:
+    """The last step of one of River's pipelines, or the model itself."""
+    return getattr(model, "_last_step", model)

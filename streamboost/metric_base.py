@@ -38,12 +38,10 @@ class Metric(ABC, Generic[Summary]):
     name : str
     need : {"number", "label", "probability"}
         What the predictions are.
-    higher_is_better : bool
     """
 
     name: ClassVar[str]
     need: ClassVar[Need]
-    higher_is_better: ClassVar[bool] = True
 
     def __init__(self, window: int | None = None) -> None:
         if window is not None and (not isinstance(window, (int, np.integer)) or window < 1):

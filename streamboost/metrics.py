@@ -79,7 +79,6 @@ class RMSE(MeanMetric):
 
     name = "rmse"
     need = "number"
-    higher_is_better = False
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         return errors_of(y, prediction) ** 2
@@ -101,7 +100,6 @@ class MAE(MeanMetric):
 
     name = "mae"
     need = "number"
-    higher_is_better = False
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         return np.abs(errors_of(y, prediction))
@@ -142,7 +140,6 @@ class LogLoss(MeanMetric):
 
     name = "log_loss"
     need = "probability"
-    higher_is_better = False
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         labels, said = read_probabilities(y, prediction)

@@ -9,27 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.contenders import (
-    Answers,
-    Contender,
-    Task,
-    dialect_of,
-    joined,
-    learns_chunks_at_once,
-    speak_to,
-    task_of,
-)
-from streamboost.metrics import Metric
+from streamboost.answers import Answers, joined
+from streamboost.contenders import Contender, dialect_of, gives_probabilities, task_of
+from streamboost.guards import Task
 from streamboost.reports import History, Report
-from streamboost.row_chunks import LabelledRows, Target, count_rows, cut, names_of, slice_rows, targets_at_hand
+from streamboost.row_chunks import LabelledRows, Target, cut, slice_rows, targets_at_hand
 from streamboost.rows import PANDAS_MISSING
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 
@@ -50,7 +41,6 @@ def prequential(
     metrics: Sequence[MetricKind] | None = None,
     task: Task | Literal["auto"] = "auto",
     classes: Sequence[Any] | None = None,
-    progress: bool = False,
 ) -> Iterator[Report]:
     """Predict each row, then learn it, and report every so often.
 
@@ -80,8 +70,6 @@ def prequential(
     task : {"auto", "regression", "classification"}
     classes : sequence, optional
         All classes, for models that must be told before the first row; known without it if all rows are there.
-    progress : bool
-        Show a progress bar on standard error.
 
     Yields
     ------
@@ -106,8 +94,28 @@ def prequential(
     kinds = None if metrics is None else [metric_kind(metric) for metric in metrics]
     if kinds is not None and len({kind.name for kind in kinds}) < max(len(kinds), 1):
         raise ValueError(f"metrics is {metrics!r}, expected one or more, each once. If unsure, leave it out.")
-    dialect_of(model)  # a model that lacks everything is refused at once
-    return _loop(model, rows, target, _Options(chunk, delay, every, window, kinds, task, classes, progress))
+    dialect = dialect_of(model)  # a model that lacks everything is refused at once
+    parts = cut(rows, target, chunk or (1 if dialect.at_once and not delay else CHUNK))
+
+    def loop() -> Iterator[Report]:
+        first = next((part for part in parts if len(part.y)), None)
+        if first is None:
+            raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
+        kind = task_of(model, first.y) if task == "auto" else task
+        known = targets_at_hand(rows, target) if classes is None and kind == "classification" else None
+        told = classes if known is None else sorted(set(known.tolist()))
+        has_probabilities = kind == "classification" and gives_probabilities(model)
+        chosen = choose_metrics(model, kind, kinds, has_probabilities)
+        wants_probabilities = any(metric.need == "probability" for metric in chosen)
+        contender = dialect(model, kind, wants_probabilities, told)
+        book = ScoreBook(chosen, every=every, window=window)
+        book.follow(model)
+        checked = _checked(chain([first], parts), kind)
+        for scored in _feed_late(contender, checked, delay) if delay else _feed(contender, checked):
+            yield from book.take_in(scored, model)
+        yield from book.close(model)
+
+    return loop()
 
 
 def run(model: Any, rows: Any, target: Target = None, **options: Any) -> History:
@@ -124,76 +132,32 @@ def run(model: Any, rows: Any, target: Target = None, **options: Any) -> History
     return History(prequential(model, rows, target, **options))
 
 
-class _Options(NamedTuple):
-    chunk: int | None
-    delay: int
-    every: int
-    window: int
-    metrics: list[type[Metric[Any]]] | None
-    task: Task | Literal["auto"]
-    classes: Sequence[Any] | None
-    progress: bool
-
-
-def _loop(model: Any, rows: Any, target: Target, options: _Options) -> Iterator[Report]:
-    at_once = learns_chunks_at_once(model)
-    parts = cut(rows, target, options.chunk or (1 if at_once and not options.delay else CHUNK))
-    first = next((part for part in parts if len(part.y)), None)
-    if first is None:
-        raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
-    task = task_of(model, first.y) if options.task == "auto" else options.task
-    has_dicts = names_of(first.X) is not None
-    kinds = choose_metrics(model, task, options.metrics, has_dicts)
-    wants_probabilities = any(kind.need == "probability" for kind in kinds)
-    classes = options.classes
-    if classes is None and task == "classification" and (labels := targets_at_hand(rows, target)) is not None:
-        classes = sorted(set(labels.tolist()))
-    contender = speak_to(model, task, wants_probabilities=wants_probabilities, has_dicts=has_dicts, classes=classes)
-    book = ScoreBook(kinds, every=options.every, window=options.window)
-    book.follow(model)
-    checked = _checked(chain([first], parts), task)
-    fed = _feed_late(contender, checked, options.delay) if options.delay else _feed(contender, checked)
-    with _progress_bar(options.progress, count_rows(rows)) as advance:
-        for scored in fed:
-            yield from book.take_in(scored, model)
-            advance(len(scored.y))
-    yield from book.close(model)
-
-
 def _feed(contender: Contender, parts: Iterator[LabelledRows]) -> Iterator[Scored]:
     """Every chunk predicted, then learned."""
     for X, y in parts:
         ready = contender.rows(X)
         started = time.perf_counter()
         said = contender.step(ready, y)
-        seconds = time.perf_counter() - started
-        yield Scored(y, contender.answers(said, len(y)), seconds)
+        yield Scored(y, said, time.perf_counter() - started)
 
 
 def _feed_late(contender: Contender, parts: Iterator[LabelledRows], delay: int) -> Iterator[Scored]:
     """Every row predicted as it comes, and learned when its label does."""
     waiting: deque[tuple[Any, NDArray[Any], Answers]] = deque()
     for X, y in parts:
-        ready, seconds, due = contender.rows(X), 0.0, []
+        ready, due, started = contender.rows(X), [], time.perf_counter()
         for t in range(len(y)):
-            x = slice_rows(ready, t, t + 1)
             if len(waiting) == delay:
                 due.append(waiting.popleft())
-                seconds += _learn_late(contender, due[-1:])
-            started = time.perf_counter()
-            said = contender.predict(x)
-            seconds += time.perf_counter() - started
-            waiting.append((x, y[t : t + 1], contender.answers(said, 1)))
+                contender.learn(*due[-1][:2])
+            x = slice_rows(ready, t, t + 1)
+            waiting.append((x, y[t : t + 1], contender.predict(x)))
         if due:
-            yield _scored(due, seconds)
-    yield _scored(list(waiting), _learn_late(contender, list(waiting)))
-
-
-def _learn_late(contender: Contender, due: list[tuple[Any, NDArray[Any], Answers]]) -> float:
+            yield _scored(due, time.perf_counter() - started)
     started = time.perf_counter()
-    for x, y, _ in due:
+    for x, y, _ in waiting:
         contender.learn(x, y)
-    return time.perf_counter() - started
+    yield _scored(list(waiting), time.perf_counter() - started)
 
 
 def _scored(due: list[tuple[Any, NDArray[Any], Answers]], seconds: float) -> Scored:
@@ -239,17 +203,3 @@ def _as_numbers(y: NDArray[Any]) -> NDArray[Any]:
 
 def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in PANDAS_MISSING or bool(value != value)
-
-
-@contextmanager
-def _progress_bar(is_shown: bool, total: int | None) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of rows done; the bar goes to standard error."""
-    if not is_shown:
-        yield lambda n: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("rows", total=total)
-        yield lambda n: bar.advance(task, n)

@@ -20,24 +20,10 @@ SOURCE_ROWS = 256  # to ask a source for at once, however small the chunks
 
 
 class LabelledRows(NamedTuple):
-    """Rows as they came, without their targets, and the targets, (n,) or (n, m)."""
+    """Rows without their targets, and the targets, (n,) or (n, m)."""
 
-    X: Any
+    X: Any  # a pandas frame, an Arrow table, an array or another matrix, or a list of dicts
     y: NDArray[Any]
-
-
-def count_rows(rows: Any) -> int | None:
-    """How many rows there are, if that is known from the start."""
-    if _is_pair_of_arrays(rows):
-        return len(rows[1])
-    return len(rows) if _is_frame(rows) or (isinstance(rows, list) and _is_dict_row(rows[:1])) else None
-
-
-def targets_at_hand(rows: Any, target: Target) -> NDArray[Any] | None:
-    """All targets, if all are there from the start."""
-    if _is_pair_of_arrays(rows):
-        return as_targets(rows[1])
-    return _split(rows, target).y if _is_frame(rows) else None
 
 
 def cut(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
@@ -58,13 +44,13 @@ def cut(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
     >>> [part.y.tolist() for part in cut(table, "price", 2)]
     [[10.0, 20.0], [30.0]]
     """
-    for piece in _pieces(rows, target, chunk):
-        n = len(piece.y)
-        if _length(piece.X) != n:
-            raise ValueError(f"X has {_length(piece.X)} rows and y has {n}, expected one target a row.")
+    for X, y in _pieces(rows, target, chunk):
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if n != len(y):
+            raise ValueError(f"X has {n} rows and y has {len(y)}, expected one target a row.")
         for start in range(0, n, chunk):
             stop = min(start + chunk, n)
-            yield LabelledRows(slice_rows(piece.X, start, stop), piece.y[start:stop])
+            yield LabelledRows(slice_rows(X, start, stop), y[start:stop])
 
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
@@ -74,39 +60,16 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
     return X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
 
 
-def as_dicts(X: Any) -> list[dict[Any, Any]]:
-    """Rows as River has them; columns without a name are 0, 1, 2, ..."""
-    if isinstance(X, list) and _is_dict_row(X[:1]):
-        return X
-    if hasattr(X, "iloc"):
-        return list(X.to_dict("records"))
-    if hasattr(X, "to_pylist"):
-        return list(X.to_pylist())
-    if hasattr(X, "to_dicts"):
-        return list(X.to_dicts())
-    return [dict(enumerate(row)) for row in np.asarray(X).tolist()]
-
-
-def as_matrix(X: Any, names: Sequence[Any] | None) -> Any:
-    """Rows as scikit-learn has them; of dicts the values of the given names, NaN where absent."""
-    if isinstance(X, pa.Table):
-        return np.column_stack([column.to_numpy() for column in X.columns])
-    if names is not None:
-        return np.array([[row.get(name, np.nan) for name in names] for row in X])
-    return X
-
-
-def names_of(X: Any) -> list[Any] | None:
-    """The names in the first of some dicts; None for rows of another kind."""
-    return list(X[0]) if isinstance(X, list) and _is_dict_row(X[:1]) else None
+def targets_at_hand(rows: Any, target: Target) -> NDArray[Any] | None:
+    """All targets, if all are there from the start."""
+    whole = _piece(rows, target)
+    return None if whole is None else whole.y
 
 
 def as_targets(y: Any) -> NDArray[Any]:
     """Targets of any kind as an array, (n,) or (n, m); labels of several types stay what they are."""
-    if isinstance(y, (pa.Array, pa.ChunkedArray)):
+    if hasattr(y, "to_numpy"):
         y = y.to_numpy(zero_copy_only=False) if isinstance(y, pa.Array) else y.to_numpy()
-    elif hasattr(y, "to_numpy"):
-        y = y.to_numpy()
     if isinstance(y, np.ndarray):
         return y
     values = list(y)
@@ -118,85 +81,63 @@ def as_targets(y: Any) -> NDArray[Any]:
 
 
 def _pieces(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """Rows in pieces of the sizes they come in."""
-    if _is_pair_of_arrays(rows):
-        _refuse_target(target)
-        yield LabelledRows(_indexable(rows[0]), as_targets(rows[1]))
-    elif _is_frame(rows):
-        yield _split(rows, target)
-    elif hasattr(rows, "read") and hasattr(rows, "acknowledge"):  # a source
-        for batch in rows.read(n_rows=max(chunk, SOURCE_ROWS)):
-            yield _split(batch.table, target)
-    elif isinstance(rows, (np.ndarray, str, bytes, Mapping)) or not isinstance(rows, Iterable):
+    """Rows in pieces of the sizes they come in; single rows are gathered to a chunk."""
+    if _is_pair(rows) and target is not None:
+        raise ValueError(f"target is {target!r}, but rows is (X, y), which holds the targets already. Leave it out.")
+    if (whole := _piece(rows, target)) is not None:
+        yield whole
+        return
+    if hasattr(rows, "read") and hasattr(rows, "acknowledge"):  # a source
+        rows = rows.read(n_rows=max(chunk, SOURCE_ROWS))
+    if isinstance(rows, (np.ndarray, str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise TypeError(
             f"rows is a {type(rows).__name__}, expected (X, y), a frame or Arrow table with a target column, a "
             "source, or an iterable of (dict, y) pairs or tables. For arrays pass (X, y)."
         )
-    else:
-        yield from _gather(rows, target, chunk)
-
-
-def _gather(items: Iterable[Any], target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """What an iterable brings; single rows are gathered to a chunk."""
-    held: list[tuple[dict[Any, Any], Any]] = []
-    for item in items:
-        is_single = _is_dict_row([item])
-        if held and (not is_single or len(held) == chunk):
-            yield _joined(held)
-            held = []
-        if is_single:
-            held.append(_split_dict(item, target) if isinstance(item, Mapping) else (item[0], item[1]))
-        elif _is_frame(item):
-            yield _split(item, target)
-        elif hasattr(item, "table") and hasattr(item, "position"):  # a source's batch
-            yield _split(item.table, target)
-        elif isinstance(item, tuple) and len(item) == 2:
-            yield LabelledRows(_indexable(item[0]), as_targets(item[1]))
-        else:
+    held: list[tuple[Any, Any]] = []
+    for item in rows:
+        piece = None
+        if isinstance(item, Mapping):
+            held.append(_split_dict(item, target))
+        elif isinstance(item, tuple) and len(item) >= 2 and isinstance(item[0], Mapping):
+            held.append(item[:2])
+        elif (piece := _piece(item, target)) is None:
             raise TypeError(
                 f"rows brings a {type(item).__name__}, expected (dict, y) pairs, frames or Arrow tables with a target "
                 "column, or (X, y) pairs of arrays."
             )
+        if held and (piece is not None or len(held) == chunk):
+            yield _gathered(held)
+            held = []
+        if piece is not None:
+            yield piece
     if held:
-        yield _joined(held)
+        yield _gathered(held)
 
 
-def _joined(held: list[tuple[dict[Any, Any], Any]]) -> LabelledRows:
+def _gathered(held: list[tuple[Any, Any]]) -> LabelledRows:
     return LabelledRows([x for x, _ in held], as_targets([y for _, y in held]))
 
 
-def _is_pair_of_arrays(rows: Any) -> bool:
-    return isinstance(rows, tuple) and len(rows) == 2 and not isinstance(rows[0], (Mapping, tuple))
-
-
-def _is_frame(rows: Any) -> bool:
-    """Whether it is a frame or a table, all there; a reader of batches is an iterable."""
+def _piece(rows: Any, target: Target) -> LabelledRows | None:
+    """A frame, a table, a source's batch or (X, y), its targets apart; None for anything else."""
+    if isinstance(rows, tuple) and hasattr(rows, "table"):
+        rows = rows.table
+    if _is_pair(rows):
+        return LabelledRows(_indexable(rows[0]), as_targets(rows[1]))
     pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
-    if pandas is not None and isinstance(rows, pandas.DataFrame):
-        return True
-    speaks_arrow = hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
-    return speaks_arrow and not isinstance(rows, pa.RecordBatchReader)
-
-
-def _is_dict_row(items: Sequence[Any]) -> bool:
-    """Whether the first of some items is a dict, with its target inside or beside it."""
-    first = items[0] if items else None
-    return isinstance(first, Mapping) or (
-        isinstance(first, tuple) and len(first) >= 2 and isinstance(first[0], Mapping)
-    )
-
-
-def _split(frame: Any, target: Target) -> LabelledRows:
-    """A frame or table without its targets, and these."""
-    is_known = hasattr(frame, "iloc") or hasattr(frame, "to_dicts")
-    frame = frame if is_known else pa.table(frame)
-    columns = list(frame.columns if is_known else frame.column_names)
-    names = _check_target(target, columns)
-    parts = [as_targets(frame[name]) for name in names]
+    is_pandas = pandas is not None and isinstance(rows, pandas.DataFrame)
+    if not (is_pandas or _speaks_arrow(rows)):
+        return None
+    table = rows if is_pandas else pa.table(rows)
+    names = _check_target(target, list(table.columns) if is_pandas else table.column_names)
+    parts = [as_targets(table[name]) for name in names]
     y = parts[0] if isinstance(target, str) else np.column_stack(parts)
-    if hasattr(frame, "iloc"):
-        return LabelledRows(frame.drop(columns=names), y)
-    return LabelledRows(frame.drop(names) if is_known else frame.drop_columns(names), y)
+    return LabelledRows(table.drop(columns=names) if is_pandas else table.drop_columns(names), y)
+
+
+def _is_pair(rows: Any) -> bool:
+    return isinstance(rows, tuple) and len(rows) == 2 and not isinstance(rows[0], (Mapping, tuple))
 
 
 def _split_dict(row: Mapping[Any, Any], target: Target) -> tuple[dict[Any, Any], Any]:
@@ -217,19 +158,15 @@ def _check_target(target: Target, columns: list[Any]) -> list[str]:
     return names
 
 
-def _refuse_target(target: Target) -> None:
-    if target is not None:
-        raise ValueError(f"target is {target!r}, but rows is (X, y), which holds the targets already. Leave it out.")
-
-
 def _indexable(X: Any) -> Any:
-    """Rows that can be cut, and told what they are."""
-    if isinstance(X, pa.RecordBatch):
+    """Rows of one of the kinds of :class:`LabelledRows`."""
+    if _speaks_arrow(X) and not hasattr(X, "iloc"):
         return pa.table(X)
-    if hasattr(X, "shape") or hasattr(X, "num_rows") or (isinstance(X, list) and _is_dict_row(X[:1])):
-        return X
-    return np.asarray(X)
+    is_dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
+    return X if is_dicts or hasattr(X, "shape") else np.asarray(X)
 
 
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+def _speaks_arrow(rows: Any) -> bool:
+    """Whether it is a frame or a table, all there; a reader of batches is an iterable."""
+    has_stream = hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
+    return has_stream and not isinstance(rows, pa.RecordBatchReader)

@@ -2,12 +2,12 @@
 
 The order of events for every chunk of rows::
 
-    read ─▶ sift ─▶ predict and learn ─▶ write predictions ─▶ keep score ─▶ report
-                                                                   │ now and then
-                     predictions and quarantine to disk ─▶ checkpoint ─▶ acknowledge to the source
+    read ─▶ sift ─▶ predict and learn ─▶ keep predictions ─▶ keep score ─▶ report
+                                                                  │ now and then
+                a part of predictions and quarantine to disk ─▶ checkpoint ─▶ acknowledge to the source
 
-A checkpoint holds the model, the place in the source, the scores and the lengths of what was written. Going on from
-one cuts the outputs back to these lengths, so a run that was killed and resumed is the same as one that never stopped.
+A checkpoint holds the model, the place in the source, the scores and how much was written. Going on from one removes
+what was written after it, so a run that was killed and resumed is the same as one that never stopped.
 """
 
 from __future__ import annotations
@@ -26,21 +26,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamboost import answers
+from streamboost.answers import Answers
 from streamboost.bad_rows import BadRows
 from streamboost.checkpoints import Checkpoint, CheckpointStore
-from streamboost.contenders import Answers, Contender, Task, gives_probabilities, joined, speak_to
 from streamboost.errors import writing
-from streamboost.guards import Guard, Quarantine
-from streamboost.metrics import Metric
-from streamboost.predictions import (
-    PredictionFile,
-    as_column,
-    check_ending,
-    names_of,
-    open_predictions,
-    prediction_schema,
-    schema_of,
-)
+from streamboost.guards import Guard, Quarantine, Task
+from streamboost.predictions import PredictionParts, as_column, check_directory, prediction_schema
 from streamboost.reports import Report
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.sources import Batch, Source
@@ -71,7 +63,8 @@ class Options:
     checkpoint_rows, checkpoint_seconds : int, float, optional
         A checkpoint after so many rows, or after so much time, whichever is first; one comes at the end in any case.
     predictions : path, optional
-        A new file for what was said of every row before it was learned: see :mod:`streamboost.predictions`.
+        A new directory for what was predicted of every row before it was learned: Parquet parts, or CSV if its name
+        ends in ``.csv``; see :mod:`streamboost.predictions`.
     strict : bool
         End at the first bad row, instead of putting it into quarantine.
     max_bad : int, optional
@@ -145,12 +138,10 @@ class Run:
         self.position: Any = None
         self.guard = Guard()
         self.book: ScoreBook | None = None
-        self.predictions: PredictionFile | None = None
-        self.contender: Contender | None = None
+        self.predictions: PredictionParts | None = None
         self.checkpoint_error: str | None = None
         self._is_whole = True  # model, position and outputs belong together: not so in the middle of a chunk
-        self._is_resumed = False
-        self._said: list[Any] | None = None  # what a checkpoint is to know of predictions that are finished
+        self._is_begun = self._is_resumed = False
         self._stopping = self.is_waiting = False
         self._borrowed: dict[str, Any] = {}  # what the source had where it now asks this run
         self._saved = (0, time.monotonic())
@@ -159,7 +150,7 @@ class Run:
         self.bad = BadRows(self.quarantine, strict=options.strict, limit=options.max_bad)
         try:
             if options.predictions is not None:
-                check_ending(options.predictions)
+                check_directory(options.predictions)
             found = None if self.store is None else self.store.latest()
             if found is not None:
                 self._go_on(found, resume)
@@ -196,7 +187,7 @@ class Run:
                     f"{name} is {getattr(self.options, name)!r}, but the model in {str(self.store.directory)!r} was "
                     f"made for {state.get(name)!r}. Say so, or name another directory."
                 )
-        self._check_predictions(state)
+        self._resume_predictions(state)
         if hasattr(self.model, "attach"):
             self.model.attach(found.model)
         else:
@@ -206,42 +197,37 @@ class Run:
         self.bad.go_on(state["n_bad"], state["bad_places"])
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
-        if self.options.predictions is not None and state["predictions"] is not None:
-            names, *place = state["predictions"]
-            self.predictions = open_predictions(self.options.predictions, schema_of(names))
-            self.predictions.cut(*place)
         if self.quarantine is not None:
             self.quarantine.cut(*state["quarantine"])
         if self.book is not None:
             self.book.every = self.options.every
 
     def _begin_anew(self, found: Checkpoint, resume: bool) -> None:
-        """Cut the outputs of a run that has learned nothing back to nothing."""
-        state = found.state
-        if resume and self.options.predictions is not None and state["predictions"] is not None:
-            self._check_predictions(state)
-            names, _, length = state["predictions"]
-            written = open_predictions(self.options.predictions, schema_of(names)).written
-            if written.exists() and written.stat().st_size >= length:
-                os.truncate(written, length)
+        """Forget what a run has written that has learned nothing."""
+        if resume:
+            self._resume_predictions(found.state)
+            self.predictions = None
         if self.quarantine is not None:
             self.quarantine.cut(0, 0)
         if hasattr(self.model, "begin_anew"):
             self.model.begin_anew(found.model)
 
-    def _check_predictions(self, state: dict[str, Any]) -> None:
-        """Refuse to write what was said into another file than before: each of them would have gaps."""
-        given, before = self.options.predictions, state.get("given", {}).get("predictions")
-        if (
-            state["predictions"] is not None
-            and given is not None
-            and before is not None
-            and Path(given).name != Path(before).name
-        ):
+    def _resume_predictions(self, state: dict[str, Any]) -> None:
+        """Go on with the parts of a run, in the directory they are in: in another one they would have gaps."""
+        given, known = self.options.predictions, state["predictions"]
+        if given is None or not isinstance(known, dict):  # a list is of a version that wrote files, which are left be
+            return
+        before = Path(state["given"]["predictions"])
+        if Path(given).name != before.name:
             raise ValueError(
-                f"predictions is {os.fspath(given)!r}, but this run has written them to a file called "
-                f"{Path(before).name!r} so far. Name that one."
+                f"predictions is {os.fspath(given)!r}, but this run has written them to a directory called "
+                f"{before.name!r} so far. Name that one."
             )
+        if known["last"] is None and Path(given).resolve() != before:  # nothing shows that parts in it are of this run
+            return
+        schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in known["columns"].items()])
+        self.predictions = PredictionParts(given, schema)
+        self.predictions.go_on(state["rows_read"], known["last"])
 
     @property
     def n_bad(self) -> int:
@@ -264,20 +250,8 @@ class Run:
             if self.book is not None:
                 yield from self.book.close(self.model)
         finally:  # also where the source fails: what was learned is kept, but not half of a chunk
-            if self._is_whole and (self.book is not None or self.rows_read):
+            if self.book is not None and (self._is_whole or self.store is None):
                 self.checkpoint()
-            self._finish_predictions()
-
-    def _finish_predictions(self) -> None:
-        file = self.predictions
-        if file is not None:
-            self._said = self._predictions_so_far()
-            self.predictions = None
-            if self.rows_read:
-                with writing(file.path, self._way_out):
-                    file.finish()
-            else:  # nothing came of this run: leave no file in the way of the next
-                file.discard()
 
     def stop(self) -> None:
         """Come to an end after the chunk at hand; may be called from a signal handler."""
@@ -300,9 +274,8 @@ class Run:
 
     def _take_in(self, batch: Batch) -> Iterator[Report]:
         table = batch.table.drop_columns([name for name in self.options.ignore if name in batch.table.column_names])
-        if self.contender is None:
+        if not self._is_begun:
             self._begin(table)
-        assert self.contender is not None
         assert self.book is not None
         sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
@@ -314,12 +287,12 @@ class Run:
         reports: list[Report] = []
         if len(sifted.y):
             started = time.perf_counter()
-            y, answers, numbers = self._learn(sifted.X, sifted.y, numbers, batch.position)
+            y, said, numbers = self._learn(sifted.X, sifted.y, numbers, batch.position)
             seconds = time.perf_counter() - started
             self.guard.learned(y)
             self.rows += len(y)
-            self._write(y, answers, numbers)
-            reports = list(self.book.take_in(Scored(y, answers, seconds), self.model))
+            self._write(y, said, numbers)
+            reports = list(self.book.take_in(Scored(y, said, seconds), self.model))
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
@@ -332,22 +305,20 @@ class Run:
         if options.target not in table.column_names:
             raise ValueError(f"there is no target column {options.target!r}, expected one of {table.column_names}.")
         is_classes = options.task == "classification"
-        kinds = None if options.metrics is None else [metric_kind(metric) for metric in options.metrics]
-        chosen: list[type[Metric[Any]]] = choose_metrics(self.model, options.task, kinds, False)
-        has_probabilities = is_classes and gives_probabilities(self.model)
-        if has_probabilities and kinds is None:
-            chosen = [*chosen, metric_kind("auc")]
-        self.contender = speak_to(
-            self.model, options.task, wants_probabilities=has_probabilities, has_dicts=False, classes=None
-        )
+        has_probabilities = hasattr(self.model, "predict_proba")
         if self.book is None:
+            kinds = None if options.metrics is None else [metric_kind(metric) for metric in options.metrics]
+            chosen = choose_metrics(self.model, options.task, kinds, has_probabilities)
+            if has_probabilities and kinds is None:
+                chosen = [*chosen, metric_kind("auc")]
             self.book = ScoreBook(chosen, every=options.every, window=options.window)
             self.book.follow(self.model)
         if options.predictions is not None and self.predictions is None:
             kind = table.schema.field(options.target).type
-            file = open_predictions(options.predictions, prediction_schema(is_classes, kind, has_probabilities))
-            file.begin()
-            self.predictions = file
+            parts = PredictionParts(options.predictions, prediction_schema(is_classes, kind, has_probabilities))
+            parts.begin()
+            self.predictions = parts
+        self._is_begun = True
         if not self._is_resumed:  # so that a run killed before its first rows are safe can be resumed, too
             self.checkpoint()
 
@@ -355,9 +326,8 @@ class Run:
         self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
     ) -> tuple[NDArray[Any], Answers, NDArray[Any]]:
         """Predict and learn rows; those that the model refuses, each by itself, go into quarantine."""
-        assert self.contender is not None
         try:
-            return y, self.contender.answers(self.contender.step(X, y), len(y)), numbers
+            return y, answers.learn(self.model, X, y), numbers
         except (TypeError, ValueError) as error:
             if self.options.strict:
                 raise
@@ -365,41 +335,33 @@ class Run:
         kept, said, refused = [], [], []
         for row in range(len(y)):
             try:
-                answer = self.contender.step(X.slice(row, 1), y[row : row + 1])
+                said.append(answers.learn(self.model, X.slice(row, 1), y[row : row + 1]))
+                kept.append(row)
             except (TypeError, ValueError) as error:
                 refused.append((row, re.sub(r"\brow 0\b", f"row {numbers[row]}", str(error))))
-                continue
-            kept.append(row)
-            said.append(self.contender.answers(answer, 1))
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
             self.bad.bury(reason, _as_text(whole, row), position, int(numbers[row]))
-        answers = joined(said) if said else self.contender.answers(None, 0)
-        return y[kept], answers, numbers[kept]
+        return y[kept], answers.joined(said) if said else answers.no_answers(0), numbers[kept]
 
-    def _write(self, y: NDArray[Any], answers: Answers, numbers: NDArray[Any]) -> None:
-        file = self.predictions
-        if file is None:
+    def _write(self, y: NDArray[Any], said: Answers, numbers: NDArray[Any]) -> None:
+        parts = self.predictions
+        if parts is None:
             return
-        kind = file.schema.field("target").type
+        kind = parts.schema.field("target").type
         columns = {
             "row": pa.array(numbers, pa.int64()),
             "target": as_column(y, np.ones(len(y), dtype=bool), kind),
-            "prediction": as_column(answers.values, answers.known, kind),
+            "prediction": as_column(said.values, said.known, kind),
         }
-        if answers.probabilities is not None:
-            columns["probability"] = pa.array(answers.probabilities.values.max(axis=1), mask=~answers.known)
-        elif "probability" in file.schema.names:
+        if said.probabilities is not None:
+            columns["probability"] = pa.array(said.probabilities.values.max(axis=1), mask=~said.known)
+        elif "probability" in parts.schema.names:
             columns["probability"] = pa.nulls(len(y), pa.float64())
-        with writing(file.path, self._way_out):
-            file.add(pa.table(columns))
-
-    @property
-    def _way_out(self) -> str:
-        """When an output could not be written, and now can be."""
-        return "begin anew" if self.store is None else "resume: no row is lost"
+        with writing(parts.directory, "begin anew" if self.store is None else "resume: no row is lost"):
+            parts.add(pa.table(columns))
 
     # Checkpoints.
 
@@ -413,11 +375,15 @@ class Run:
     def checkpoint(self) -> None:
         """Write down where the run is; the source hears of it when that is durable."""
         self._saved = (self.rows_read, time.monotonic())
+        parts = self.predictions
         if self.store is None:
+            if parts is not None:
+                with writing(parts.directory, "begin anew"):
+                    parts.write()
             return
         try:
-            if self.predictions is not None:
-                self.predictions.flush()
+            if parts is not None:  # before the checkpoint: were it after, a kill between the two would leave a gap
+                parts.write()
             if self.quarantine is not None:
                 self.quarantine.flush()
             kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
@@ -444,7 +410,8 @@ class Run:
                 self.model.confirm(kept)
 
     def _state(self) -> dict[str, Any]:
-        predictions = self.options.predictions
+        parts, given = self.predictions, self.options.predictions
+        columns = {} if parts is None else {field.name: str(field.type) for field in parts.schema}
         return {
             "target": self.options.target,
             "task": self.options.task,
@@ -453,17 +420,13 @@ class Run:
             "book": self.book,
             "n_bad": self.bad.n,
             "bad_places": self.bad.places,
-            "predictions": self._predictions_so_far(),
+            "predictions": None if parts is None else {"columns": columns, "last": parts.last},
             "given": {
                 "ignore": list(self.options.ignore),
-                "predictions": None if predictions is None else str(Path(predictions).resolve()),
+                "predictions": None if given is None else str(Path(given).resolve()),
             },
             "quarantine": [0, 0] if self.quarantine is None else [self.quarantine.n, self.quarantine.length],
         }
-
-    def _predictions_so_far(self) -> list[Any] | None:
-        file = self.predictions
-        return self._said if file is None else [names_of(file.schema), file.n_rows, file.length]
 
     def close(self) -> None:
         """Let another process use the directory, and another run the source."""

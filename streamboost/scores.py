@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
-from streamboost.contenders import Answers, Task, gives_probabilities
+from streamboost.answers import Answers
+from streamboost.guards import Task
 from streamboost.metrics import BY_NAME, Metric
 from streamboost.reports import Report
 
@@ -116,10 +117,9 @@ class ScoreBook:
 
 
 def choose_metrics(
-    model: Any, task: Task, kinds: list[type[Metric[Any]]] | None, has_dicts: bool
+    model: Any, task: Task, kinds: list[type[Metric[Any]]] | None, has_probabilities: bool
 ) -> list[type[Metric[Any]]]:
     """The metrics asked for, or the usual ones, that fit the task and what the model can say."""
-    has_probabilities = task == "classification" and gives_probabilities(model, has_dicts)
     if kinds is None:
         chosen = [BY_NAME[name] for name in DEFAULTS[task]]
         return [kind for kind in chosen if has_probabilities or kind.need != "probability"]

@@ -79,7 +79,7 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(
             f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
         )
-    _replace_file(target, pack(model))
+    replace_file(target, pack(model))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -226,7 +226,8 @@ def _checksum(data: bytes, at: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _replace_file(target: Path, data: bytes) -> None:
+def replace_file(target: Path, data: Any) -> None:
+    """Write bytes to a file that is there whole or not at all, and durable when this returns."""
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

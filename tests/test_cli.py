@@ -15,6 +15,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from prediction_parts import read_parts
 
 from streamboost import SGBRegressor, load
 from streamboost.checkpoints import read_latest
@@ -72,7 +73,7 @@ def test_run_goes_on_where_it_stopped(rows, tmp_path, capsys):
     assert summary["rows"] == 500
     assert summary["rows_of_this_run"] == 0
     assert same_state(read_latest(tmp_path / "one").model, read_latest(tmp_path / "two").model)
-    assert (tmp_path / "one.csv").read_text() == (tmp_path / "two.csv").read_text()
+    assert read_parts(tmp_path / "one.csv") == read_parts(tmp_path / "two.csv")
     code, error = refused(capsys, *words, "--resume", "--option", "n_estimators=6")
     assert code == 2
     assert "the model to be resumed has 5" in error
@@ -199,8 +200,8 @@ def test_the_first_rows_of_a_pipe_are_those_of_a_file(n, ending, tmp_path, capsy
     assert code == 0, summary
     assert summary["rows"] == n
     assert summary["metrics"] == whole["metrics"]
-    assert (tmp_path / "pipe.csv").read_bytes() == (tmp_path / "file.csv").read_bytes()
-    assert pa.csv.read_csv(tmp_path / "pipe.csv")["target"].to_pylist() == list(range(n))
+    assert read_parts(tmp_path / "pipe.csv") == read_parts(tmp_path / "file.csv")
+    assert read_parts(tmp_path / "pipe.csv")["target"].to_pylist() == list(range(n))
     with open(tmp_path / f"rows.{ending}", "rb") as pipe:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Once(pipe)))
         code, summary = said(capsys, "run", "-", *words, "--resume")
@@ -392,12 +393,12 @@ def test_predictions_never_have_a_gap(rows, tmp_path, capsys):
     assert f"writes predictions to {tmp_path / 'said.csv'}" in error
     assert refused(capsys, *words, "--predictions", tmp_path / "other.csv")[0] == 2
     code, _ = said(capsys, *words, *file, "--max-rows", 100)
-    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == list(range(100, 300))
+    assert read_parts(tmp_path / "said.csv")["row"].to_pylist() == list(range(100, 300))
     (tmp_path / "said.csv").rename(tmp_path / "kept.csv")
     assert main([*map(str, words), "--max-rows", "100"]) == 0
     assert "No predictions are written from here on" in "".join(capsys.readouterr().err.replace("\n", " "))
     said(capsys, *words, *file)
-    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == list(range(400, 500))
+    assert read_parts(tmp_path / "said.csv")["row"].to_pylist() == list(range(400, 500))
 
 
 def test_types_of_columns_can_be_said(tmp_path, capsys):
@@ -411,8 +412,8 @@ def test_types_of_columns_can_be_said(tmp_path, capsys):
     assert code == 2
     assert "Resume with the same types" in error
     words = ["predict", tmp_path / "rows.csv", "--model", tmp_path / "m", "--keep", "zip", "--type", "zip=string"]
-    assert said(capsys, *words, "--out", tmp_path / "said.jsonl")[0] == 0
-    assert json.loads((tmp_path / "said.jsonl").read_text().splitlines()[1])["zip"] == "01"
+    assert said(capsys, *words, "--out", tmp_path / "said.parquet")[0] == 0
+    assert pq.read_table(tmp_path / "said.parquet")["zip"][1].as_py() == "01"
 
 
 # How it ends.
@@ -433,8 +434,9 @@ def refused(capsys, *words):
         (["run", "{}/rows.csv", "--target", "price", "--task", "ranking"], 2, "expected regression"),
         (["run", "{}/rows.csv", "--target", "price", "--option", "depth=3"], 2, "with a name among"),
         (["run", "{}/rows.csv", "--target", "price", "--checkpoint-every", "soon"], 2, "such as 30s"),
-        (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/p.txt"], 2, "ends in one of"),
+        (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/p.txt"], 2, "said.csv for CSV"),
         (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/no/p.csv"], 2, "is no directory"),
+        (["run", "{}/rows.csv", "--target", "price", "--predictions", "{}/rows.csv"], 2, "which is a file"),
         (["run", "{}/rows.csv", "--target", "price", "--model", "{}/rows.csv"], 2, "is a file, expected a directory"),
         (["run", "{}/rows.csv"], 2, "Missing option '--target'"),
         (["run", "{}/rows.csv", "--target", "price", "--ignore", "citty"], 2, "Did you mean 'city'?"),

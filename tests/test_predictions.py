@@ -1,30 +1,32 @@
-"""Files of predictions: what they hold, how they are cut back, and what a model is asked to write into one."""
+"""Predictions: the parts of a run, and what a model is asked to write into a file."""
 
 import csv
 import datetime
 import json
-from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prediction_parts import read_parts
 
 from streamboost import SGBClassifier, SGBRegressor, predictions
 from streamboost.cli import main
-from streamboost.predictions import check_columns, open_predictions
+from streamboost.predictions import PredictionParts
 
-ENDINGS = ["csv", "jsonl", "arrow", "parquet"]
+ENDINGS = ["csv", "parquet"]
 SCHEMA = pa.schema([("row", pa.int64()), ("said", pa.string())])
 SMALL = {"n_estimators": 3, "max_depth": 2, "memory": 64, "random_state": 0}
 
 
-def table_of(start, stop):
-    return pa.table({"row": range(start, stop), "said": [f"a,{k}\n" for k in range(start, stop)]}, schema=SCHEMA)
+def table_of(rows):
+    return pa.table({"row": rows, "said": [f"a,{k}\n" for k in rows]}, schema=SCHEMA)
 
 
 def rows_in(path):
@@ -32,148 +34,117 @@ def rows_in(path):
     if path.suffix == ".csv":
         with open(path, newline="") as file:
             return [int(row["row"]) for row in csv.DictReader(file)]
-    if path.suffix == ".jsonl":
-        return [json.loads(line)["row"] for line in path.read_text().splitlines()]
-    if path.suffix == ".arrow":
-        return pa.ipc.open_stream(path).read_all()["row"].to_pylist()
     return pq.read_table(path)["row"].to_pylist()
 
 
-# Going back to what a checkpoint knows.
+def written(directory, cuts):
+    """Parts of the rows between cuts."""
+    parts = PredictionParts(directory, SCHEMA)
+    parts.begin()
+    for start, stop in pairwise(cuts):
+        parts.add(table_of(range(start, stop)))
+        parts.write()
+    return parts
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+# The parts of a run.
+
+
+@pytest.mark.parametrize("name", ["said", "said.parquet", "said.csv"])
 @settings(max_examples=25, deadline=None)
 @given(turns=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.booleans()), min_size=1, max_size=6))
-def test_a_file_cut_back_and_gone_on_with_has_every_row_once(ending, turns, tmp_path_factory):
-    """Each turn writes some rows, notes where it is, writes some more that are lost, and ends in order or is killed."""
-    path = tmp_path_factory.mktemp("said") / f"said.{ending}"
-    kept = None
-    for n_safe, n_lost, is_killed in turns:
-        file = open_predictions(path, SCHEMA)
-        if kept is None:
-            file.begin()
+def test_a_run_killed_and_gone_on_with_has_every_row_once(name, turns, tmp_path_factory):
+    """Each turn writes rows up to a checkpoint, then some that are lost, and dies before or after their part."""
+    directory = tmp_path_factory.mktemp("turns") / name
+    n_rows, last = 0, None
+    for turn, (n_safe, n_lost, is_written) in enumerate(turns):
+        parts = PredictionParts(directory, SCHEMA)
+        if turn == 0:
+            parts.begin()
         else:
-            file.cut(*kept)
-        file.add(table_of(file.n_rows, file.n_rows + n_safe))
-        kept = file.n_rows, file.length
-        file.add(table_of(file.n_rows, file.n_rows + n_lost))
-        if is_killed:
-            file.flush()
-            file._file.close()
-        else:
-            file.finish()
-            assert rows_in(path) == list(range(kept[0] + n_lost))
-    file = open_predictions(path, SCHEMA)
-    file.cut(*kept)
-    file.finish()
-    assert rows_in(path) == list(range(kept[0]))
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+            parts.go_on(n_rows, last)
+        parts.add(table_of(range(n_rows, n_rows + n_safe)))
+        parts.write()
+        n_rows, last = n_rows + n_safe, parts.last
+        parts.add(table_of(range(n_rows, n_rows + n_lost)))
+        if is_written:
+            parts.write()
+        (directory / ".0123456789abcdef.tmp").write_bytes(b"killed while it wrote")
+    PredictionParts(directory, SCHEMA).go_on(n_rows, last)
+    assert all(path.name.startswith("part-") for path in directory.iterdir())
+    if n_rows:
+        assert read_parts(directory)["row"].to_pylist() == list(range(n_rows))
+        assert read_parts(directory)["said"].to_pylist() == table_of(range(n_rows))["said"].to_pylist()
 
 
-def test_a_parquet_file_does_not_tell_how_its_rows_came(tmp_path, monkeypatch):
-    monkeypatch.setattr(predictions, "ROWS_A_GROUP", 10)
-    for name, steps in (("one", [37]), ("other", [4, 0, 9, 23, 1])):
-        file = open_predictions(tmp_path / f"{name}.parquet", SCHEMA)
-        file.begin()
-        for n in steps:
-            file.add(table_of(file.n_rows, file.n_rows + n))
-        file.finish()
-    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "other.parquet").read_bytes()
-    groups = pq.read_metadata(tmp_path / "one.parquet")
-    assert [groups.row_group(k).num_rows for k in range(groups.num_row_groups)] == [10, 10, 10, 7]
-    again = open_predictions(tmp_path / "one.parquet", SCHEMA)
-    again.cut(25, 12345)  # whatever the length was: the file is whole
-    again.add(table_of(25, 37))
-    again.finish()
-    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "other.parquet").read_bytes()
+def test_parts_are_named_by_their_first_row(tmp_path):
+    parts = written(tmp_path / "said", [0, 5, 5, 12])
+    parts.add(table_of([20]))  # those before were bad
+    parts.write()
+    names = sorted(path.name for path in parts.directory.iterdir())
+    assert names == [f"part-{first:012d}.parquet" for first in (0, 5, 20)]
 
 
-def test_a_new_run_may_use_the_name_of_a_parquet_file_that_was_deleted(tmp_path):
-    path = tmp_path / "said.parquet"
-    for _ in range(2):
-        file = open_predictions(path, SCHEMA)
-        file.begin()
-        file.add(table_of(0, 5))
-        file.finish()
-        with pytest.raises(FileExistsError, match=r"'[^']*/said\.parquet' is there already, expected"):
-            open_predictions(path, SCHEMA).begin()
-        path.unlink()
+def test_whoever_reads_the_directory_finds_one_table(tmp_path):
+    said = written(tmp_path / "said", [0, 4, 7]).directory
+    commas = written(tmp_path / "said.csv", [0, 4, 7]).directory
+    for half in (said, commas):
+        (half / ".0123456789abcdef.tmp").write_bytes(b"a part that is being written")
+    expected = table_of(range(7))
+    assert pa.Table.from_pandas(pd.read_parquet(said), SCHEMA, preserve_index=False) == expected
+    assert pq.read_table(said) == read_parts(said) == expected
+    assert pl.read_parquet(said / "*.parquet").to_dicts() == expected.to_pylist()
+    assert pl.read_csv(commas / "*.csv").to_dicts() == expected.to_pylist()
+    (said / ".0123456789abcdef.tmp").unlink()
+    assert pl.read_parquet(said).to_dicts() == expected.to_pylist()
 
 
-def test_rows_of_a_run_that_was_killed_are_not_overwritten_by_another(tmp_path):
-    killed = open_predictions(tmp_path / "said.parquet", SCHEMA)
-    killed.begin()
-    killed.add(table_of(0, 5))
-    kept = killed.n_rows, killed.length
-    killed.flush()
-    killed._file.close()
-    with pytest.raises(FileExistsError, match=r"\.said\.parquet\.rows' is there already, with the rows of a run"):
-        open_predictions(tmp_path / "said.parquet", SCHEMA).begin()
-    killed.cut(*kept)
-    killed.finish()
-    assert rows_in(tmp_path / "said.parquet") == list(range(5))
+def test_duckdb_finds_one_table(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    said, expected = written(tmp_path / "said", [0, 4, 7]).directory, table_of(range(7))
+    assert duckdb.sql(f"select * from '{said}/*.parquet'").to_arrow_table().to_pylist() == expected.to_pylist()
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_nothing_is_cut_off_from_a_file_that_holds_something_else(ending, tmp_path):
-    path = tmp_path / f"said.{ending}"
-    other = open_predictions(path, pa.schema([("id", pa.int64()), ("text", pa.string())]))
-    other.begin()
-    other.add(pa.table({"id": range(100), "text": ["important"] * 100}))
-    other.finish()
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match="does not hold the predictions that the checkpoint knows of"):
-        open_predictions(path, SCHEMA).cut(2, 40)
-    assert path.read_bytes() == before
+def test_what_is_held_in_memory_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "PART_BYTES", 1000)
+    parts = PredictionParts(tmp_path / "said", pa.schema([("row", pa.int64())]))
+    parts.begin()
+    for start in range(0, 5000, 50):
+        parts.add(pa.table({"row": range(start, start + 50)}))
+        assert sum(held.nbytes for held in parts._held) < 1000
+    parts.write()
+    assert read_parts(parts.directory)["row"].to_pylist() == list(range(5000))
 
 
-# What is written.
-
-
-def test_json_lines_hold_moments_as_text_and_decimals_as_numbers(tmp_path):
-    moment = datetime.datetime(2024, 2, 29, 13, 0, 5)
-    columns = {
-        "day": pa.array([moment.date(), None]),
-        "second": pa.array([moment, None], pa.timestamp("s")),
-        "nano": pa.array([moment, None], pa.timestamp("ns")),
-        "finer": pa.array([1_000_000_001, None], pa.timestamp("ns")),
-        "zone": pa.array([moment, None], pa.timestamp("us", "UTC")),
-        "clock": pa.array([moment.time(), None]),
-        "price": pa.array([Decimal("1.25"), None]),
-        "count": pa.array([Decimal("7"), None]),
-        "list": pa.array([[moment.date()], None]),
-    }
-    table = pa.table(columns)
-    check_columns(".jsonl", table.schema)
-    file = open_predictions(tmp_path / "said.jsonl", table.schema)
-    file.begin()
-    file.add(table)
-    file.finish()
-    first, second = map(json.loads, (tmp_path / "said.jsonl").read_text().splitlines())
-    assert first == {
-        "day": "2024-02-29",
-        "second": "2024-02-29T13:00:05",
-        "nano": "2024-02-29T13:00:05",
-        "finer": "1970-01-01T00:00:01.000000001",
-        "zone": "2024-02-29T13:00:05+00:00",
-        "clock": "13:00:05",
-        "price": 1.25,
-        "count": 7,
-        "list": ["2024-02-29"],
-    }
-    assert set(second.values()) == {None}
+def test_a_directory_that_holds_something_is_refused_and_left_as_it_is(tmp_path):
+    written(tmp_path / "said", [0, 5])
+    with pytest.raises(FileExistsError, match=r"'[^']*/said' is there already, expected a new or empty directory"):
+        PredictionParts(tmp_path / "said", SCHEMA).begin()
+    (tmp_path / "said" / "notes.txt").write_text("mine")
+    (tmp_path / "said" / "part-7.parquet").write_text("mine")
+    PredictionParts(tmp_path / "said", SCHEMA).go_on(0, None)
+    assert sorted(path.name for path in (tmp_path / "said").iterdir()) == ["notes.txt", "part-7.parquet"]
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind"),
-    [(".csv", pa.list_(pa.int64())), (".csv", pa.struct([("a", pa.int64())])), (".jsonl", pa.binary()),
-     (".jsonl", pa.list_(pa.duration("s")))],
+    ("name", "error", "words"),
+    [("said.jsonl", ValueError, "expected a directory: such as .* said.csv for CSV"),
+     ("file.csv", NotADirectoryError, "which is a file, expected a new directory"),
+     ("no/said", FileNotFoundError, "no' is no directory. Make it.")],
 )  # fmt: skip
-def test_columns_that_a_format_cannot_hold_are_refused(ending, kind):
-    with pytest.raises(ValueError, match=f"column 'what' is of type .* which {ending} files cannot hold"):
-        check_columns(ending, pa.schema([("row", pa.int64()), ("what", kind)]))
-    check_columns(".parquet", pa.schema([("what", kind)]))
+def test_a_place_where_no_parts_can_be_is_refused(name, error, words, tmp_path):
+    (tmp_path / "file.csv").write_text("row\n")
+    with pytest.raises(error, match=words):
+        PredictionParts(tmp_path / name, SCHEMA)
+
+
+def test_a_part_that_the_checkpoint_knows_and_is_gone_is_named(tmp_path):
+    parts = written(tmp_path / "said", [0, 5, 9])
+    (tmp_path / "said" / "part-000000000000.parquet").unlink()  # may be kept elsewhere by now
+    parts.go_on(9, parts.last)
+    (tmp_path / "said" / parts.last).unlink()
+    with pytest.raises(ValueError, match=r"part-000000000005.parquet' is not there, which the checkpoint knows of"):
+        parts.go_on(9, parts.last)
 
 
 # streamboost predict.
@@ -260,7 +231,7 @@ def test_kept_columns_fit_the_format_or_are_refused_before_anything_is_written(m
     assert code == 2
     assert "column 'list' is of type list" in answer["error"]
     assert left_in(tmp_path) == []
-    code, _ = ask(capsys, tmp_path, "numbers", tmp_path / "rows.parquet", *keep, tmp_path / "said.jsonl")
+    code, _ = ask(capsys, tmp_path, "numbers", tmp_path / "rows.parquet", *keep, tmp_path / "said.parquet")
     assert code == 0
-    row = json.loads((tmp_path / "said.jsonl").read_text().splitlines()[2])
-    assert (row["day"], row["list"]) == ("2024-01-03", [2])
+    row = pq.read_table(tmp_path / "said.parquet").to_pylist()[2]
+    assert (row["day"], row["list"]) == (datetime.date(2024, 1, 3), [2])

@@ -356,13 +356,6 @@ def test_the_picture_has_two_lines_and_a_mark_for_every_kind_of_event(labels):
         history.plot("rmse")
 
 
-def test_a_progress_bar_goes_to_standard_error(numbers, capsys):
-    run(SGBRegressor(**SMALL), numbers, progress=True)
-    captured = capsys.readouterr()
-    assert "700/700" in captured.err
-    assert captured.out == ""
-
-
 class Bias(MeanMetric):
     name = "bias"
     need = "number"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from prediction_parts import read_parts
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.bad_rows import TooManyBadRows
 from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
-from streamboost.predictions import PredictionFile
+from streamboost.predictions import PredictionParts
 from streamboost.running import Options, Run
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
@@ -65,7 +65,7 @@ def table_for(task):
     return table.set_column(3, "y", pa.array((table["y"].to_numpy() > 0).astype(int)))
 
 
-CASES = [(name, "parquet") for name in MODELS] + [("trees", "csv"), ("softmax", "jsonl"), ("softmax", "arrow")]
+CASES = [(name, "parquet") for name in MODELS] + [("trees", "csv"), ("softmax", "csv")]
 
 
 @pytest.mark.parametrize(("name", "ending"), CASES)
@@ -86,7 +86,7 @@ def test_a_run_stopped_at_every_report_and_resumed_is_the_same_as_one_that_never
     assert one.rows == other.rows == N_ROWS
     assert same_state(one.model, other.model)
     assert [metric.value for metric in one.state["book"].running] == [m.value for m in other.state["book"].running]
-    assert (tmp_path / f"straight.{ending}").read_bytes() == (tmp_path / f"stopped.{ending}").read_bytes()
+    assert read_parts(tmp_path / f"straight.{ending}") == read_parts(tmp_path / f"stopped.{ending}")
 
 
 def test_predictions_are_those_of_the_bare_model_one_a_row(tmp_path):
@@ -94,7 +94,7 @@ def test_predictions_are_those_of_the_bare_model_one_a_row(tmp_path):
     whole(tmp_path / "run", MemorySource(table), SGBRegressor(**SMALL), options(predictions=tmp_path / "said.parquet"))
     bare = SGBRegressor(**SMALL)
     before = bare.learn(table.drop_columns(["y"]), table["y"].to_numpy())
-    said = pq.read_table(tmp_path / "said.parquet")
+    said = read_parts(tmp_path / "said.parquet")
     assert said["row"].to_pylist() == list(range(N_ROWS))
     assert said["prediction"].to_pylist() == before.tolist()
     assert said["target"].to_pylist() == table["y"].to_pylist()
@@ -105,7 +105,7 @@ def test_probabilities_of_the_predicted_class_are_written(tmp_path):
     table = rows(kind="classification")
     chosen = options(task="classification", predictions=tmp_path / "said.csv")
     whole(tmp_path / "run", MemorySource(table), SGBClassifier(**SMALL), chosen)
-    said = pa.csv.read_csv(tmp_path / "said.csv").to_pylist()
+    said = read_parts(tmp_path / "said.csv").to_pylist()
     assert said[0]["prediction"] in (None, "")
     assert {row["prediction"] for row in said[10:]} == {"low", "middle", "high"}
     assert all(1 / 3 <= row["probability"] <= 1 for row in said[10:])
@@ -190,25 +190,20 @@ def test_a_checkpoint_that_fails_leaves_the_last_good_one_and_the_run_says_so(er
     assert read_latest(tmp_path).rows == N_ROWS
 
 
-@pytest.mark.parametrize("kind", [PredictionFile, Quarantine])
+def no_room(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("kind", [PredictionParts, Quarantine])
 def test_an_output_for_which_there_is_no_room_is_named_and_nothing_is_lost(kind, tmp_path, monkeypatch):
     table, bad = with_bad_rows(tmp_path)
-    real, calls = kind.add, []
-
-    def add(*given, **named):
-        calls.append(given)
-        if len(calls) > 2:
-            raise OSError(28, "No space left on device")
-        real(*given, **named)
-
     chosen = options(predictions=tmp_path / "said.csv")
-    file = "said.csv" if kind is PredictionFile else "quarantine.jsonl"
+    file = "said.csv" if kind is PredictionParts else "quarantine.jsonl"
     for kept, way_out in ((None, "and begin anew"), (tmp_path / "m", "and resume: no row is lost")):
+        if kept is None and kind is Quarantine:
+            continue
         with monkeypatch.context() as full:
-            full.setattr(kind, "add", add)
-            if kept is None and kind is Quarantine:
-                continue
-            calls.clear()
+            full.setattr(kind, "write" if kept is None else "add", no_room)
             with (
                 Run(MemorySource(table), SGBRegressor(**SMALL), chosen, kept) as run,
                 pytest.raises(
@@ -216,12 +211,25 @@ def test_an_output_for_which_there_is_no_room_is_named_and_nothing_is_lost(kind,
                 ),
             ):
                 list(run.reports())
-        if kept is None:
-            (tmp_path / "said.csv").unlink()
-    with Run(MemorySource(table), None, chosen, tmp_path / "m", resume=True) as run:
+    with Run(MemorySource(table), SGBRegressor(**SMALL), chosen, tmp_path / "m", resume=True) as run:
         list(run.reports())
-    assert pa.csv.read_csv(tmp_path / "said.csv")["row"].to_pylist() == [k for k in range(300) if k not in bad]
+    assert read_parts(tmp_path / "said.csv")["row"].to_pylist() == [k for k in range(300) if k not in bad]
     assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == len(bad)
+
+
+def test_a_part_that_cannot_be_written_is_written_with_the_next_checkpoint(tmp_path, monkeypatch):
+    chosen, write, calls = options(predictions=tmp_path / "said"), PredictionParts.write, []
+
+    def fail_twice(parts):
+        calls.append(len(calls))
+        return no_room() if calls[-1] in (2, 3) else write(parts)
+
+    monkeypatch.setattr(PredictionParts, "write", fail_twice)
+    _, run = whole(tmp_path / "m", MemorySource(rows()), SGBRegressor(**SMALL), chosen)
+    assert run.checkpoint_error is None
+    assert read_parts(tmp_path / "said")["row"].to_pylist() == list(range(N_ROWS))
+    names = sorted(int(path.name[5:17]) for path in (tmp_path / "said").iterdir())
+    assert names == [0, 100, 400, 500, 600]
 
 
 # Bad rows.
@@ -247,7 +255,7 @@ def test_bad_rows_go_to_quarantine_with_reason_and_position_and_the_model_never_
     assert "absurd" in lines[-1]["reason"]
     assert json.loads(lines[2]["text"])["place"] in "abc"
     good = [row for row in range(300) if row not in bad]
-    assert pq.read_table(tmp_path / "said.parquet")["row"].to_pylist() == good
+    assert read_parts(tmp_path / "said.parquet")["row"].to_pylist() == good
     bare = SGBRegressor(**SMALL)
     clean = table.take(good)
     bare.learn(clean.drop_columns(["y"]), clean["y"].to_numpy())
@@ -346,24 +354,18 @@ def test_a_run_is_not_resumed_for_another_target(tmp_path):
     Run(MemorySource(rows(100)), None, options(), tmp_path, resume=True).close()  # and the lock was given back
 
 
-def test_a_file_of_predictions_that_is_there_is_not_overwritten(tmp_path):
-    file = tmp_path / "said.csv"
-    file.write_text("something of mine\n")
-    chosen = options(predictions=file)
+def test_predictions_that_are_there_are_not_overwritten(tmp_path):
+    (tmp_path / "said").mkdir()
+    (tmp_path / "said" / "mine.txt").write_text("something of mine\n")
     with (
-        Run(MemorySource(rows(100)), SGBRegressor(**SMALL), chosen, tmp_path / "run") as run,
+        Run(MemorySource(rows(100)), SGBRegressor(**SMALL), options(predictions=tmp_path / "said")) as run,
         pytest.raises(FileExistsError, match=r"is there already"),
     ):
         list(run.reports())
-    assert file.read_text() == "something of mine\n"
-
-
-def test_predictions_that_got_shorter_than_the_checkpoint_are_refused(tmp_path):
-    chosen = options(predictions=tmp_path / "said.csv")
-    whole(tmp_path / "run", MemorySource(rows(100)), SGBRegressor(**SMALL), chosen)
-    (tmp_path / "said.csv").write_text("row\n")
-    with pytest.raises(ValueError, match=r"expected at least the .* of the checkpoint"):
-        Run(MemorySource(rows(100)), None, chosen, tmp_path / "run", resume=True)
+    assert [path.name for path in (tmp_path / "said").iterdir()] == ["mine.txt"]
+    (tmp_path / "mine").write_text("a file")
+    with pytest.raises(NotADirectoryError, match="which is a file, expected a new directory"):
+        Run(MemorySource(rows(100)), SGBRegressor(**SMALL), options(predictions=tmp_path / "mine"))
 
 
 def test_two_runs_do_not_share_a_directory(tmp_path):
@@ -412,17 +414,17 @@ def test_a_run_interrupted_within_a_chunk_goes_on_from_the_checkpoint_before(at,
     with Run(open_source(file), None, chosen, tmp_path / "broken", resume=True) as run:
         list(run.reports())
     assert same_state(read_latest(tmp_path / "straight").model, read_latest(tmp_path / "broken").model)
-    assert (tmp_path / f"straight.{ending}").read_bytes() == (tmp_path / f"broken.{ending}").read_bytes()
+    assert read_parts(tmp_path / f"straight.{ending}") == read_parts(tmp_path / f"broken.{ending}")
 
 
 @pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "arrow", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_run_refused_at_its_start_is_not_in_the_way_of_the_next(resume, ending, tmp_path):
     chosen = options(predictions=tmp_path / f"said.{ending}")
     bad = Run(MemorySource(rows()), SGBRegressor(n_estimators=-3), chosen, tmp_path / "m")
     with bad, pytest.raises(ValueError, match="is -3, expected a whole number"):
         list(bad.reports())
-    assert not (tmp_path / f"said.{ending}").exists()
+    assert not list((tmp_path / f"said.{ending}").iterdir())
     with Run(MemorySource(rows()), SGBRegressor(**SMALL), chosen, tmp_path / "m", resume=resume) as run:
         list(run.reports())
     assert read_latest(tmp_path / "m").rows == N_ROWS
@@ -463,7 +465,7 @@ def test_thousands_of_bad_rows_are_counted_once_however_often_the_run_is_resumed
     assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == 2500
 
 
-def test_predictions_go_on_in_the_same_file_or_not_at_all(tmp_path):
+def test_predictions_go_on_in_the_same_directory_or_not_at_all(tmp_path):
     source = MemorySource(rows())
 
     def go(predictions, n_chunks, resume=True):
@@ -473,15 +475,13 @@ def test_predictions_go_on_in_the_same_file_or_not_at_all(tmp_path):
                     run.stop()
 
     go(tmp_path / "said.csv", 2, resume=False)
-    mine = tmp_path / "mine.csv"
-    mine.write_text("my own notes\n" * 1000)
-    with pytest.raises(ValueError, match=r"a file called 'said.csv' so far"):
-        go(mine, 1)
-    assert mine.read_text() == "my own notes\n" * 1000
+    with pytest.raises(ValueError, match=r"a directory called 'said.csv' so far"):
+        go(tmp_path / "other.csv", 1)
+    assert not (tmp_path / "other.csv").exists()
     go(None, 1)  # no more of them
     with pytest.raises(FileExistsError, match="is there already"):
         go(tmp_path / "said.csv", 1)
     go(tmp_path / "later.csv", 99)
-    later = pa.csv.read_csv(tmp_path / "later.csv")["row"].to_pylist()
+    later = read_parts(tmp_path / "later.csv")["row"].to_pylist()
     assert later == list(range(later[0], N_ROWS))
     assert later[0] > 200

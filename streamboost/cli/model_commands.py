@@ -11,12 +11,13 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from streamboost import answers
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_pairs, terminal
 from streamboost.cluster.crew import Cut
-from streamboost.contenders import Answers, Task, gives_probabilities, speak_to, task_of
+from streamboost.contenders import task_of
 from streamboost.estimator_base import StreamEstimator
 from streamboost.guards import Guard
 from streamboost.inspection import describe, plain, plain_metrics
@@ -147,13 +148,15 @@ def compare(
             check_column(target, first.table.column_names, "--target")
     books = {}
     for name, model in models.items():
-        books[name] = ScoreBook(choose_metrics(model, task, None, False), every=2**62, window=1)
+        books[name] = ScoreBook(
+            choose_metrics(model, task, None, hasattr(model, "predict_proba")), every=2**62, window=1
+        )
     n_rows = 0
     for batch in itertools.chain([] if first is None else [first], batches):
         sifted = Guard().sift(batch.table, target, task)
         n_rows += len(sifted.y)
         for name, model in models.items():
-            list(books[name].take_in(Scored(sifted.y, _answers(model, task, sifted.X), 0.0), None))
+            list(books[name].take_in(Scored(sifted.y, answers.predict(model, sifted.X), 0.0), None))
     reports = {name: book.report().running for name, book in books.items()}
     metrics = {name: {who: plain(found[name]) for who, found in reports.items()} for name in reports["A"]}
     if as_json:
@@ -161,9 +164,3 @@ def compare(
         return
     rows = [(name, number(each["A"]), number(each["B"])) for name, each in metrics.items()]
     print_pairs(terminal(), f"{a} and {b} on {n_rows:,} rows", rows, ("", "A", "B"))
-
-
-def _answers(model: Any, task: Task, X: Any) -> Answers:
-    has_probabilities = task == "classification" and gives_probabilities(model)
-    contender = speak_to(model, task, wants_probabilities=has_probabilities, has_dicts=False, classes=None)
-    return contender.answers(contender.predict(X), len(X))

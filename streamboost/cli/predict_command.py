@@ -12,16 +12,16 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import typer
 
 from streamboost.cli.model_commands import AsJson, ModelPath, load_model
 from streamboost.cli.reading import Format, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
-from streamboost.contenders import gives_probabilities
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
-from streamboost.predictions import as_column, check_columns, check_ending, label_type, open_predictions
+from streamboost.predictions import as_column, label_type
 from streamboost.sources import open_source
 
 
@@ -30,7 +30,7 @@ def predict(
     model: ModelPath,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .csv, .jsonl, .arrow or .parquet file; CSV to stdout if left out."),
+        typer.Option(metavar="FILE", help="A .csv or .parquet file; CSV to stdout if left out."),
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to copy; may be repeated.")] = None,
     type: Types = None,
@@ -40,15 +40,15 @@ def predict(
     """Predict the rows of a source with a saved model; the model stays as it is."""
     with asked():
         said = Said(load_model(model), keep or [], str(model))
-        target = None if out is None else check_ending(out)
-        if target is not None and target.exists():
-            raise Refused(f"--out is {str(out)!r}, which is there already. Name another file.")
+        if out is not None:
+            check_out(out)
         batches = iter(open_source(*source, **source_options(source, format=format, types=type or ())).read())
         first = next(batches, None)
         said.settle(None if first is None else first.table.schema)
-        check_columns(".csv" if target is None else target.suffix, said.schema)
+        if out is None or out.suffix == ".csv":
+            check_columns(said.schema)
     n_rows = 0
-    with _writing(target, said.schema, is_silent=as_json) as write:
+    with _writing(out, said.schema, is_silent=as_json) as write:
         while first is not None:
             write(said.of(first.table, n_rows))
             n_rows += first.table.num_rows
@@ -78,7 +78,7 @@ class Said:
         self.kind, self.probabilities = pa.float64(), []
         if isinstance(model, SGBClassifier):
             self.kind = label_type(pa.array(model.classes_.tolist()).type)
-            if gives_probabilities(model):
+            if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]
         for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
             raise Refused(
@@ -125,6 +125,28 @@ class Said:
         return said
 
 
+def check_out(path: Path) -> None:
+    """Refuse a file that could not be written in the end."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise Refused(f"--out is {str(path)!r}, expected a name that ends in .csv or .parquet.")
+    if not path.parent.is_dir():
+        raise Refused(f"--out is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
+    if path.exists():
+        raise Refused(f"--out is {str(path)!r}, which is there already. Name another file.")
+
+
+def check_columns(schema: Any) -> None:
+    """Refuse columns that CSV cannot hold."""
+    for field in schema:
+        try:
+            pa.csv.write_csv(pa.table({field.name: pa.nulls(1, field.type)}), pa.BufferOutputStream())
+        except pa.ArrowException:
+            raise Refused(
+                f"column {field.name!r} is of type {field.type}, which CSV cannot hold. Leave it out, or write to a "
+                ".parquet file."
+            ) from None
+
+
 @contextmanager
 def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
     """What to call with each table: it goes to a new file, which is there once it is whole, or to standard output."""
@@ -132,16 +154,13 @@ def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Cal
         yield (lambda table: None) if is_silent else _to_stdout(schema)
         return
     half = path.with_name(f".half.{path.name}")
-    file = open_predictions(half, schema)
-    file.discard()  # what a process that was killed left behind
+    make = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
     try:
-        file.begin()
-        yield file.add
-        file.finish()
+        with make(half, schema) as writer:
+            yield writer.write_table
         half.rename(path)
-    except BaseException:
-        file.discard()
-        raise
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def _to_stdout(schema: Any) -> Callable[[Any], None]:

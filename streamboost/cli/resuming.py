@@ -11,7 +11,6 @@ from rich.console import Console
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.refusals import Refused
 from streamboost.cluster.crew import Cut
-from streamboost.predictions import FORMATS
 from streamboost.scores import ScoreBook
 
 ELSE = "Leave it out, or begin in another directory."
@@ -83,14 +82,9 @@ def check_same_predictions(before: Checkpoint, predictions: Path | None, console
     if predictions is not None:
         return
     name = state.get("given", {}).get("predictions")
-    if name is None or is_there(Path(name)):
+    if name is None or Path(name).exists():
         raise Refused(
             f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap. "
-            "Name that file, or move it away to write no more of them."
+            "Name that directory, or move it away to write no more of them."
         )
     console.print(f"No predictions are written from here on: {name} was moved away.")
-
-
-def is_there(path: Path) -> bool:
-    """Whether a file of predictions is there, whole or still growing."""
-    return path.exists() or FORMATS[path.suffix].growing(path).exists()

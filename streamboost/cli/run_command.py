@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -26,9 +25,8 @@ from streamboost.cli.resuming import (
 )
 from streamboost.cli.screens import Screen, print_columns, print_summary, terminal
 from streamboost.cli.watching import Watchers
-from streamboost.contenders import Task, task_of
 from streamboost.estimators import SGBClassifier, SGBRegressor
-from streamboost.guards import Guard, label_kind
+from streamboost.guards import Guard, Task, label_kind
 from streamboost.inspection import plain_metrics
 from streamboost.metrics import BY_NAME
 from streamboost.reports import Report
@@ -64,7 +62,10 @@ def run(
     ] = "30s",
     predictions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write what was predicted of every row: .parquet, .csv, .jsonl or .arrow."),
+        typer.Option(
+            metavar="DIR",
+            help="Write what was predicted of every row: Parquet parts, or CSV if the name ends in .csv.",
+        ),
     ] = None,
     start_from: Annotated[
         Path | None, typer.Option(metavar="MODEL", help="Begin with a saved model, or with that of another run.")
@@ -252,7 +253,9 @@ def choose_task(task: str, before: Any, start: Any, table: Any, target: str, con
     """The task asked for, that of the run before or of the model to begin with, or the one the first targets tell."""
     if task not in ("auto", "regression", "classification"):
         raise Refused(f"--task is {task!r}, expected regression, classification or auto.")
-    of_start = None if start is None else task_of(start, np.zeros(0))
+    of_start: Task | None = None
+    if start is not None:
+        of_start = "classification" if isinstance(start, SGBClassifier) else "regression"
     if task != "auto":
         if of_start not in (None, task):
             raise Refused(f"--task is {task}, but the model of --start-from is one for {of_start}. Drop one of them.")
@@ -271,7 +274,7 @@ def choose_task(task: str, before: Any, start: Any, table: Any, target: str, con
 def check_metrics(names: Sequence[str] | None, task: Task, model: Any) -> None:
     """Refuse metrics that are unknown, or not for this task and model."""
     if names is not None:
-        choose_metrics(model, task, [metric_kind(name) for name in names], False)
+        choose_metrics(model, task, [metric_kind(name) for name in names], hasattr(model, "predict_proba"))
 
 
 def check_parameters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamboost.contenders import Task
+from streamboost.guards import Task
 from streamboost.journal import Journal
 from streamboost.live.learner import Learner
 

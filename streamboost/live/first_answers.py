@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streamboost.contenders import Answers, Task, joined, no_answers
+from streamboost.answers import Answers, joined, no_answers
+from streamboost.guards import Task
 from streamboost.metric_base import Probabilities
 
 

@@ -12,11 +12,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
+from streamboost import answers
+from streamboost.answers import Answers, joined
 from streamboost.checkpoints import Checkpoint, CheckpointStore
-from streamboost.contenders import Answers, gives_probabilities, joined, speak_to, task_of
 from streamboost.errors import SnapshotError
-from streamboost.guards import Guard
+from streamboost.guards import Guard, Task
 from streamboost.journal import Entry, Journal
 from streamboost.live.first_answers import read_first
 
@@ -40,7 +42,7 @@ class Lesson(NamedTuple):
         if self.first.known.all() or not self.first.known.any():
             return self.first if self.first.known.any() else self.answers
         each = [self.first if known else self.answers for known in self.first.known]
-        return joined([answers.rows(slice(i, i + 1)) for i, answers in enumerate(each)])
+        return joined([said.rows(slice(i, i + 1)) for i, said in enumerate(each)])
 
 
 class Learner:
@@ -144,9 +146,7 @@ class Learner:
         self.model, self.rows, self.state = checkpoint.model, checkpoint.rows, state
         self.target: str = live["target"]
         self.guard: Guard = live["guard"]
-        self.task = task_of(self.model, np.zeros(0))
-        wants = self.task == "classification" and gives_probabilities(self.model)
-        self.contender = speak_to(self.model, self.task, wants_probabilities=wants, has_dicts=False, classes=None)
+        self.task: Task = "classification" if is_classifier(self.model) else "regression"
         self.position = position  # the last entry that was learned
         self.positions = [position]  # of the checkpoints that are kept
         self.rows_tried = self.rows  # when a checkpoint was last tried
@@ -179,7 +179,7 @@ class Learner:
         X, y = split(entry.table)
         self._is_torn = True
         try:
-            said = self.contender.step(X, y)
+            said = answers.learn(self.model, X, y)
         except REFUSALS as error:  # the same rows would always meet it: they are not tried again
             self.refuse(self, entry, str(error))
             self._is_torn = False
@@ -189,7 +189,7 @@ class Learner:
         self._is_torn = False
         kind: Any = entry.kind
         first = read_first(entry.first or [None] * len(y), self.task)
-        return Lesson(kind, y, self.contender.answers(said, len(y)), first, is_replay)
+        return Lesson(kind, y, said, first, is_replay)
 
     # Saving.
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.contenders import joined, no_answers
+from streamboost import answers
+from streamboost.answers import joined, no_answers
 from streamboost.errors import SnapshotError
 from streamboost.guards import Quarantine, Sifted
 from streamboost.journal import Entry, Journal, Transaction
@@ -167,13 +168,12 @@ class LiveModel(Figures):
         """
         with self._writer():
             table = as_table(table)
-            contender = self._learner.contender
-            answers = contender.answers(contender.predict(table), table.num_rows)
+            said = answers.predict(self._learner.model, table)
             if keys is not None:
-                self.remember(keys, table, answers.probabilities or answers.values, id=id)
+                self.remember(keys, table, said.probabilities or said.values, id=id)
                 self._tidy()
-        is_unknown_number = self.task == "regression" and not answers.known.any()
-        return np.zeros(len(answers.known)) if is_unknown_number else answers.values
+        is_unknown_number = self.task == "regression" and not said.known.any()
+        return np.zeros(len(said.known)) if is_unknown_number else said.values
 
     def remember(self, keys: Sequence[str], table: Any, predictions: Any = None, *, id: str | None = None) -> None:
         """Let rows wait for their labels, in place of earlier ones of the same keys; from any thread.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamboost.answers import Answers, no_answers
 from streamboost.arrays import BoolArray
-from streamboost.contenders import Answers, no_answers
 from streamboost.guards import Sifted
 from streamboost.live.learner import Lesson
 
