@@ -14,13 +14,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
+from streamboost.answers import Answers
 from streamboost.checkpoints import LEFTOVER
 from streamboost.snapshots import replace_file
 
@@ -41,11 +43,6 @@ class PredictionParts:
     schema : pyarrow.Schema
         With a column ``row``, which rises.
 
-    Attributes
-    ----------
-    last : str or None
-        The name of the newest part.
-
     Examples
     --------
     >>> import tempfile
@@ -54,14 +51,14 @@ class PredictionParts:
     >>> for start in (0, 2):
     ...     parts.add(pa.table({"row": [start, start + 1]}))
     ...     parts.write()
-    >>> parts.last, pyarrow.parquet.read_table(parts.directory)["row"].to_pylist()
+    >>> parts.state()["last"], pyarrow.parquet.read_table(parts.directory)["row"].to_pylist()
     ('part-000000000002.parquet', [0, 1, 2, 3])
     """
 
     def __init__(self, directory: str | os.PathLike[str], schema: Any) -> None:
         self.directory = check_directory(directory)
         self.schema = schema
-        self.last: str | None = None
+        self._last: str | None = None  # the newest part
         self._ending = self.directory.suffix or ".parquet"
         self._held: list[Any] = []
         self._n_bytes = 0
@@ -75,19 +72,26 @@ class PredictionParts:
             )
         self.directory.mkdir(exist_ok=True)
 
-    def go_on(self, row: int, last: str | None) -> None:
-        """Go on at a row, where ``last`` was the newest part; parts that begin there or later are removed."""
-        if last is not None and not (self.directory / last).is_file():
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, for :meth:`resumed`."""
+        return {"columns": {field.name: str(field.type) for field in self.schema}, "last": self._last}
+
+    @classmethod
+    def resumed(cls, directory: str | os.PathLike[str], state: dict[str, Any], row: int) -> Self:
+        """Go on at the row of a checkpoint; parts that begin there or later are removed, as their rows come again."""
+        parts = cls(directory, pa.schema([(name, pa.type_for_alias(kind)) for name, kind in state["columns"].items()]))
+        parts._last = state["last"]
+        if parts._last is not None and not (parts.directory / parts._last).is_file():
             raise ValueError(
-                f"{str(self.directory / last)!r} is not there, which the checkpoint knows of. Bring the directory "
-                "back, or begin anew with other names."
+                f"{str(parts.directory / parts._last)!r} is not there, which the checkpoint knows of. Bring the "
+                "directory back, or begin anew with other names."
             )
-        self.directory.mkdir(exist_ok=True)
-        for path in self.directory.iterdir():
+        parts.directory.mkdir(exist_ok=True)
+        for path in parts.directory.iterdir():
             part = PART.fullmatch(path.name)
             if LEFTOVER.fullmatch(path.name) or (part is not None and int(part[1]) >= row):
                 path.unlink()
-        self.last = last
+        return parts
 
     def add(self, table: Any) -> None:
         """Take in rows; they are on disk after the next :meth:`write`."""
@@ -108,7 +112,7 @@ class PredictionParts:
             pa.parquet.write_table(table, sink)
         name = f"part-{table['row'][0].as_py():012d}{self._ending}"
         replace_file(self.directory / name, sink.getvalue())
-        self._held, self._n_bytes, self.last = [], 0, name
+        self._held, self._n_bytes, self._last = [], 0, name
 
 
 def check_directory(path: str | os.PathLike[str]) -> Path:
@@ -133,6 +137,21 @@ def prediction_schema(is_classes: bool, target: Any, has_probabilities: bool) ->
     kind = label_type(target) if is_classes else pa.float64()
     fields = [("row", pa.int64()), ("target", kind), ("prediction", kind)]
     return pa.schema([*fields, ("probability", pa.float64())] if has_probabilities else fields)
+
+
+def prediction_table(schema: Any, rows: NDArray[Any], y: NDArray[Any], said: Answers) -> Any:
+    """What was said of rows, with their numbers and targets, in these columns."""
+    kind = schema.field("target").type
+    columns = {
+        "row": pa.array(rows, pa.int64()),
+        "target": as_column(y, np.ones(len(y), dtype=bool), kind),
+        "prediction": as_column(said.values, said.known, kind),
+    }
+    if said.probabilities is not None:
+        columns["probability"] = pa.array(said.probabilities.values.max(axis=1), mask=~said.known)
+    elif "probability" in schema.names:
+        columns["probability"] = pa.nulls(len(y), pa.float64())
+    return pa.table(columns)
 
 
 def label_type(kind: Any) -> Any:

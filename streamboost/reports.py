@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +77,6 @@ class History(Sequence[Report]):
 
     def __len__(self) -> int:
         return len(self.reports)
-
-    def __iter__(self) -> Iterator[Report]:
-        return iter(self.reports)
 
     def __getitem__(self, place: Any) -> Any:
         return self.reports[place]

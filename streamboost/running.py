@@ -18,6 +18,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from streamboost.bad_rows import BadRows
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import writing
 from streamboost.guards import Guard, Quarantine, Task
-from streamboost.predictions import PredictionParts, as_column, check_directory, prediction_schema
+from streamboost.predictions import PredictionParts, check_directory, prediction_schema, prediction_table
 from streamboost.reports import Report
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.sources import Batch, Source
@@ -225,9 +226,7 @@ class Run:
             )
         if known["last"] is None and Path(given).resolve() != before:  # nothing shows that parts in it are of this run
             return
-        schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in known["columns"].items()])
-        self.predictions = PredictionParts(given, schema)
-        self.predictions.go_on(state["rows_read"], known["last"])
+        self.predictions = PredictionParts.resumed(given, known, state["rows_read"])
 
     @property
     def n_bad(self) -> int:
@@ -291,7 +290,9 @@ class Run:
             seconds = time.perf_counter() - started
             self.guard.learned(y)
             self.rows += len(y)
-            self._write(y, said, numbers)
+            if self.predictions is not None:
+                with self._writing(self.predictions):
+                    self.predictions.add(prediction_table(self.predictions.schema, numbers, y, said))
             reports = list(self.book.take_in(Scored(y, said, seconds), self.model))
         self.rows_read += table.num_rows
         self.position = batch.position
@@ -346,22 +347,9 @@ class Run:
             self.bad.bury(reason, _as_text(whole, row), position, int(numbers[row]))
         return y[kept], answers.joined(said) if said else answers.no_answers(0), numbers[kept]
 
-    def _write(self, y: NDArray[Any], said: Answers, numbers: NDArray[Any]) -> None:
-        parts = self.predictions
-        if parts is None:
-            return
-        kind = parts.schema.field("target").type
-        columns = {
-            "row": pa.array(numbers, pa.int64()),
-            "target": as_column(y, np.ones(len(y), dtype=bool), kind),
-            "prediction": as_column(said.values, said.known, kind),
-        }
-        if said.probabilities is not None:
-            columns["probability"] = pa.array(said.probabilities.values.max(axis=1), mask=~said.known)
-        elif "probability" in parts.schema.names:
-            columns["probability"] = pa.nulls(len(y), pa.float64())
-        with writing(parts.directory, "begin anew" if self.store is None else "resume: no row is lost"):
-            parts.add(pa.table(columns))
+    def _writing(self, parts: PredictionParts) -> AbstractContextManager[None]:
+        """Say which output could not be written, and what to do when it can be."""
+        return writing(parts.directory, "begin anew" if self.store is None else "resume: no row is lost")
 
     # Checkpoints.
 
@@ -378,7 +366,7 @@ class Run:
         parts = self.predictions
         if self.store is None:
             if parts is not None:
-                with writing(parts.directory, "begin anew"):
+                with self._writing(parts):
                     parts.write()
             return
         try:
@@ -411,7 +399,6 @@ class Run:
 
     def _state(self) -> dict[str, Any]:
         parts, given = self.predictions, self.options.predictions
-        columns = {} if parts is None else {field.name: str(field.type) for field in parts.schema}
         return {
             "target": self.options.target,
             "task": self.options.task,
@@ -420,7 +407,7 @@ class Run:
             "book": self.book,
             "n_bad": self.bad.n,
             "bad_places": self.bad.places,
-            "predictions": None if parts is None else {"columns": columns, "last": parts.last},
+            "predictions": None if parts is None else parts.state(),
             "given": {
                 "ignore": list(self.options.ignore),
                 "predictions": None if given is None else str(Path(given).resolve()),

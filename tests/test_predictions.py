@@ -56,21 +56,19 @@ def written(directory, cuts):
 def test_a_run_killed_and_gone_on_with_has_every_row_once(name, turns, tmp_path_factory):
     """Each turn writes rows up to a checkpoint, then some that are lost, and dies before or after their part."""
     directory = tmp_path_factory.mktemp("turns") / name
-    n_rows, last = 0, None
-    for turn, (n_safe, n_lost, is_written) in enumerate(turns):
-        parts = PredictionParts(directory, SCHEMA)
-        if turn == 0:
-            parts.begin()
-        else:
-            parts.go_on(n_rows, last)
+    parts, n_rows = PredictionParts(directory, SCHEMA), 0
+    parts.begin()
+    state = parts.state()
+    for n_safe, n_lost, is_written in turns:
+        parts = PredictionParts.resumed(directory, state, n_rows)
         parts.add(table_of(range(n_rows, n_rows + n_safe)))
         parts.write()
-        n_rows, last = n_rows + n_safe, parts.last
+        n_rows, state = n_rows + n_safe, parts.state()
         parts.add(table_of(range(n_rows, n_rows + n_lost)))
         if is_written:
             parts.write()
         (directory / ".0123456789abcdef.tmp").write_bytes(b"killed while it wrote")
-    PredictionParts(directory, SCHEMA).go_on(n_rows, last)
+    assert PredictionParts.resumed(directory, state, n_rows).schema == SCHEMA
     assert all(path.name.startswith("part-") for path in directory.iterdir())
     if n_rows:
         assert read_parts(directory)["row"].to_pylist() == list(range(n_rows))
@@ -122,7 +120,7 @@ def test_a_directory_that_holds_something_is_refused_and_left_as_it_is(tmp_path)
         PredictionParts(tmp_path / "said", SCHEMA).begin()
     (tmp_path / "said" / "notes.txt").write_text("mine")
     (tmp_path / "said" / "part-7.parquet").write_text("mine")
-    PredictionParts(tmp_path / "said", SCHEMA).go_on(0, None)
+    PredictionParts.resumed(tmp_path / "said", PredictionParts(tmp_path / "said", SCHEMA).state(), 0)
     assert sorted(path.name for path in (tmp_path / "said").iterdir()) == ["notes.txt", "part-7.parquet"]
 
 
@@ -139,12 +137,12 @@ def test_a_place_where_no_parts_can_be_is_refused(name, error, words, tmp_path):
 
 
 def test_a_part_that_the_checkpoint_knows_and_is_gone_is_named(tmp_path):
-    parts = written(tmp_path / "said", [0, 5, 9])
+    state = written(tmp_path / "said", [0, 5, 9]).state()
     (tmp_path / "said" / "part-000000000000.parquet").unlink()  # may be kept elsewhere by now
-    parts.go_on(9, parts.last)
-    (tmp_path / "said" / parts.last).unlink()
+    PredictionParts.resumed(tmp_path / "said", state, 9)
+    (tmp_path / "said" / "part-000000000005.parquet").unlink()
     with pytest.raises(ValueError, match=r"part-000000000005.parquet' is not there, which the checkpoint knows of"):
-        parts.go_on(9, parts.last)
+        PredictionParts.resumed(tmp_path / "said", state, 9)
 
 
 # streamboost predict.

@@ -229,11 +229,6 @@ def test_late_labels_of_our_classifier_have_probabilities(labels):
     assert math.isfinite(late.running["log_loss"])
 
 
-def test_a_delay_of_one_row_is_none(numbers):
-    now, late = (run(SGDRegressor(random_state=0), numbers, delay=delay).last for delay in (0, 1))
-    assert now.running == pytest.approx(late.running)
-
-
 # Rows of any kind
 
 

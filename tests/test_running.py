@@ -368,6 +368,20 @@ def test_predictions_that_are_there_are_not_overwritten(tmp_path):
         Run(MemorySource(rows(100)), SGBRegressor(**SMALL), options(predictions=tmp_path / "mine"))
 
 
+def test_parts_of_another_run_are_not_removed_by_one_that_has_written_none(tmp_path):
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    other, mine = options(predictions=tmp_path / "other" / "said"), options(predictions=tmp_path / "mine" / "said")
+    whole(tmp_path / "other" / "m", MemorySource(rows(100)), SGBRegressor(**SMALL), other)
+    bad = Run(MemorySource(rows()), SGBRegressor(n_estimators=-3), mine, tmp_path / "mine" / "m")
+    with bad, pytest.raises(ValueError, match="is -3"):
+        list(bad.reports())
+    again = Run(MemorySource(rows()), SGBRegressor(**SMALL), other, tmp_path / "mine" / "m", resume=True)
+    with again, pytest.raises(FileExistsError, match="is there already"):
+        list(again.reports())
+    assert len(read_parts(tmp_path / "other" / "said")) == 100
+
+
 def test_two_runs_do_not_share_a_directory(tmp_path):
     with CheckpointStore(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
         Run(MemorySource(rows(10)), SGBRegressor(**SMALL), options(), tmp_path)
