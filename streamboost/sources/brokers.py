@@ -6,7 +6,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -40,6 +40,7 @@ class MessageSource(Source):
     """Rows from the messages of a broker. The options are described where they are used."""
 
     kind: ClassVar[str]  # of position: the attribute and key that names the topic or stream
+    keys: ClassVar[frozenset[str]]  # what else a position holds
     types: Mapping[str, Any] | None = None
     columns: Sequence[str] | None = None
     start: Literal["earliest", "latest"] = "earliest"
@@ -97,11 +98,8 @@ class MessageSource(Source):
         return self._batches(position, n_rows)
 
     def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
-        with closing(self._pieces(position)) as pieces:
-            try:
-                yield from in_batches(pieces, n_rows)
-            except Stopped:
-                return
+        with closing(self._pieces(position)) as pieces, suppress(Stopped):
+            yield from in_batches(pieces, n_rows)
 
     def _pieces(self, position: Position) -> Generator[Piece | None, None, None]:
         reader = self._reader(None if position is None else from_text(position["schema"]))
@@ -122,12 +120,11 @@ class MessageSource(Source):
         """Messages after a position; None when no more are coming soon."""
 
     def _check_position(self, position: Position) -> None:
-        found = position.get(self.kind) if isinstance(position, Mapping) else None
-        if found is None or "schema" not in position:
+        if not isinstance(position, Mapping) or not {self.kind, "schema"} | self.keys <= position.keys():
             raise ValueError(
                 f"position is {position!r}, expected one of a batch of this source. To start anew pass None."
             )
-        if found != self.name:
+        if (found := position[self.kind]) != self.name:
             raise ValueError(
                 f"the position is of {self.kind} {found!r}, but this source reads {self.name!r}. "
                 f"Read {found!r} to go on, or start from None."

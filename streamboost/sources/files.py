@@ -49,9 +49,7 @@ class FileSource(Source):
     *paths : str or path
         Files, globs such as ``"data/*.csv.gz"`` (in order of their names), or ``"-"`` for the standard input.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
-        Else the names of the files tell.
-    compression : {"gzip", "zstd"}, optional
-        Else the names of the files tell: ``.gz``, ``.zst``.
+        Else the names of the files tell, as they do of packed ones: ``.gz``, ``.zst``.
     types : dict, optional
         Arrow types by column, such as ``{"id": "string"}``, where those of the first rows are not right.
     names : sequence of str, optional
@@ -87,7 +85,6 @@ class FileSource(Source):
         self,
         *paths: str | os.PathLike[str],
         format: str | None = None,
-        compression: str | None = None,
         types: Mapping[str, Any] | None = None,
         names: Sequence[str] | None = None,
         delimiter: str | None = None,
@@ -100,8 +97,12 @@ class FileSource(Source):
         if not paths:
             raise ValueError("no path is given, expected at least one. Pass a file, a glob, or '-' for standard input.")
         self.paths = [STDIN if os.fspath(path) == STDIN else os.path.normpath(os.fspath(path)) for path in paths]
-        self.format = _choice("format", format, sorted(set(FORMATS.values())))
-        self.compression = _choice("compression", compression, sorted(set(PACKED.values())))
+        if format is not None and format not in FORMATS.values():
+            known = sorted(set(FORMATS.values()))
+            raise ValueError(
+                f"format is {format!r}, expected one of {known}. To let the file's name tell, leave it out."
+            )
+        self.format = format
         self.types = checked_types(types)
         self.names = names
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
@@ -156,7 +157,7 @@ class FileSource(Source):
     def _kind(self, path: str) -> tuple[str, str | None]:
         """The format of a file, and how it is packed."""
         stem, suffix = os.path.splitext(path.lower())
-        packing = self.compression or PACKED.get(suffix)
+        packing = PACKED.get(suffix)
         if suffix in PACKED:
             suffix = os.path.splitext(stem)[1]
         kind = self.format or FORMATS.get(suffix)
@@ -276,7 +277,7 @@ class FileSource(Source):
             ) from error
 
     def _spans(self, file: KnownFile, start: Place) -> Iterator[Span | None]:
-        path, kind, packing = file.path, file.kind, file.packing
+        path, kind = file.path, file.kind
         if path != STDIN and not file.is_plain_text and not os.path.getsize(path):
             raise ValueError(f"{path} is empty, expected rows. Remove it, or write it again.")
         if kind == "parquet":
@@ -286,11 +287,10 @@ class FileSource(Source):
             if kind == "arrow":
                 yield from read_arrow(stream, called(path), self.types, file.schema, start.row)
                 return
-            is_piped = path == STDIN and not packing
             reader = TextReader(
                 called(path),
                 self._text_format(kind, file.schema),
-                read=stream.read1 if is_piped else stream.read,
+                read=stream.read1 if path == STDIN else stream.read,
                 seek=stream.seek if file.is_plain_text else None,
                 bad=partial(self._bad, file),
                 more=partial(self._at_end, file) if self.follow and file.is_plain_text else None,
@@ -368,9 +368,3 @@ def _first(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]
 def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
     at_end = {"at_end": True} if span.is_last and k == span.table.num_rows else {}
     return {**identity, **span.after(k)._asdict(), **at_end}
-
-
-def _choice(name: str, value: str | None, known: list[str]) -> str | None:
-    if value is not None and value not in known:
-        raise ValueError(f"{name} is {value!r}, expected one of {known}. To let the file's name tell, leave it out.")
-    return value

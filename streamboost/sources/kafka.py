@@ -64,6 +64,7 @@ class KafkaSource(MessageSource):
     """
 
     kind = "topic"
+    keys = frozenset({"offsets"})
     servers: str
     topic: str
     _: KW_ONLY
@@ -96,16 +97,6 @@ class KafkaSource(MessageSource):
 
     def _connect(self) -> Link:
         return Link(self, self._kafka, self.servers, self.partitions, self.settings or {})
-
-    def _check_position(self, position: Position) -> None:
-        super()._check_position(position)
-        offsets = position.get("offsets")
-        if not isinstance(offsets, Mapping) or not all(
-            p.isdecimal() and isinstance(o, int) for p, o in offsets.items()
-        ):
-            raise ValueError(
-                f"position is {position!r}, expected one of a batch of this source. To start anew pass None."
-            )
 
     def _messages(self, position: Position) -> Generator[MessageBatch | None, None, None]:
         with self._connect() as self._link:

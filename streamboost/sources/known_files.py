@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -26,14 +27,13 @@ class KnownFile:
         self.is_stopped = self.is_gone = False
         self.schema = schema
         self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
-        self._noted: Any = None  # the schema in the identity
 
     def look(self) -> None:
         """Know the file by its first bytes, of which there are more by and by, and its schema once it has one."""
         if self.path != STDIN and self.identity.get("head", 0) < HEAD:
             self._look_at_head()
-        if self.schema is not None and self._noted != self.schema:
-            self.identity, self._noted = {**self.identity, "schema": to_text(self.schema)}, self.schema
+        if self.schema is not None and self.identity["schema"] is None:
+            self.identity = {**self.identity, "schema": to_text(self.schema)}
 
     def _look_at_head(self) -> None:
         try:
@@ -49,24 +49,10 @@ class KnownFile:
     def open(self) -> Any:
         """A stream of the unpacked bytes, to be closed by ``with``."""
         if self.path == STDIN:
-            stdin = pa.PythonFile(sys.stdin.buffer, mode="r") if self.packing else sys.stdin.buffer
-            return pa.CompressedInputStream(stdin, self.packing) if self.packing else _Open(stdin)
+            return nullcontext(sys.stdin.buffer)  # which is not ours to close
         if self.packing:
             return pa.input_stream(self.path, compression=self.packing)
         return open(self.path, "rb") if self.is_plain_text else pa.memory_map(self.path)
-
-
-class _Open:
-    """The standard input, which is not ours to close."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> Any:
-        return self.stream
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def check_identity(path: str, position: Mapping[str, Any]) -> None:

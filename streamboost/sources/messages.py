@@ -23,6 +23,7 @@ MOST_COLUMNS = 10_000  # beyond this the keys are data, not names
 NAMES_IN_JSON = {str: "a string", float: "a number", int: "a number", bool: "a boolean", list: "an array"}
 TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 SKIP = "or pass on_bad='skip'"
+UNFIT = (ValueError, TypeError, OverflowError, KeyError, pa.ArrowException)  # how a value does not fit its column
 
 
 class Unreadable(ValueError):
@@ -145,7 +146,7 @@ class RowReader:
                 new.append(pa.field(name, kind))
             try:
                 row[name] = converter(value)
-            except (ValueError, TypeError, OverflowError, pa.ArrowException):
+            except UNFIT:
                 raise Unreadable(self._misfit(name, value)) from None
         if not row:
             raise Unreadable(f"the message has no value for any column. Mend it, {SKIP}.")
@@ -192,19 +193,11 @@ def json_values(content: bytes) -> dict[str, Any]:
             f"Write a list as one message for each of its objects, {SKIP}."
         )
     if "\\u" in text:
-        _check_characters(values)
-    return values
-
-
-def _check_characters(values: Mapping[str, Any]) -> None:
-    r"""Refuse half characters, which JSON can write (``"\ud83d"``) but no text can hold."""
-    for name, value in values.items():
         try:
-            name.encode()
-            if isinstance(value, str):
-                value.encode()
+            json.dumps(values, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise Unreadable(f"{name!a} holds half a character, which no text can. Mend the message, {SKIP}.") from None
+            raise Unreadable(f"the message holds half a character, which no text can. Mend it, {SKIP}.") from None
+    return values
 
 
 def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -248,7 +241,7 @@ def _kind_of(name: str, value: Any, is_text: bool) -> Any:
         for kind in (pa.float64(), pa.bool_()):
             try:
                 CONVERTERS_OF_TEXT[kind](value)
-            except ValueError:
+            except UNFIT:
                 continue
             return kind
         return pa.string()
@@ -275,24 +268,15 @@ def _converter(kind: Any, is_text: bool, is_pinned: bool) -> Callable[[Any], Any
     return partial(_cast, kind)
 
 
-def _number(value: Any) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int:
-        return float(value)
-    raise TypeError
+def _only(*kinds: type) -> Callable[[Any], Any]:
+    """A function that takes values of these types, and makes the first of them."""
 
+    def convert(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise TypeError
+        return kinds[0](value)
 
-def _truth(value: Any) -> bool:
-    if type(value) is bool:
-        return value
-    raise TypeError
-
-
-def _text(value: Any) -> str:
-    if type(value) is str:
-        return value
-    raise TypeError
+    return convert
 
 
 def _any_as_text(value: Any) -> str:
@@ -307,21 +291,19 @@ def _number_of_text(value: str) -> float:
     return float(value)
 
 
-def _truth_of_text(value: str) -> bool:
-    if value not in TRUTHS:
-        raise ValueError
-    return TRUTHS[value]
-
-
 def _cast(kind: Any, value: Any) -> Any:
     if isinstance(value, (list, dict)) or (isinstance(value, bool) and kind != pa.bool_()):
         raise TypeError
     return pa.scalar(value).cast(kind)
 
 
-CONVERTERS: dict[Any, Callable[[Any], Any]] = {pa.float64(): _number, pa.bool_(): _truth, pa.string(): _text}
+CONVERTERS: dict[Any, Callable[[Any], Any]] = {
+    pa.float64(): _only(float, int),
+    pa.bool_(): _only(bool),
+    pa.string(): _only(str),
+}
 CONVERTERS_OF_TEXT: dict[Any, Callable[[str], Any]] = {
     pa.float64(): _number_of_text,
-    pa.bool_(): _truth_of_text,
+    pa.bool_(): TRUTHS.__getitem__,
     pa.string(): str,
 }

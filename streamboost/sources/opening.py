@@ -32,7 +32,7 @@ def open_source(*where: Any, **options: Any) -> Source:
         ``"synthetic:hyperplane"``, ``"shipped:electricity"`` or another set that comes with the package, or rows
         (:class:`MemorySource`). A source is returned as it is.
     **options
-        For the class of source it is. ``types={"price": "float64"}`` is for files and messages alone.
+        For the class of source it is.
 
     Examples
     --------
@@ -40,8 +40,6 @@ def open_source(*where: Any, **options: Any) -> Source:
     >>> sum(batch.table.num_rows for batch in source.read())
     5000
     """
-    if not all(_is_read(part) for part in where):
-        _refuse_types(where, options)
     if len(where) == 1 and isinstance(where[0], Source) and not options:
         return where[0]
     if len(where) == 1 and isinstance(where[0], str) and where[0].startswith("synthetic:"):
@@ -59,16 +57,3 @@ def open_source(*where: Any, **options: Any) -> Source:
     if all(isinstance(part, (str, os.PathLike)) for part in where):
         return FileSource(*where, **options)
     return MemorySource(*where, **options)
-
-
-def _is_read(part: Any) -> bool:
-    """Whether columns are read from bytes, so that somebody has to say or guess their types."""
-    return isinstance(part, (str, os.PathLike)) and not str(part).startswith("synthetic:")
-
-
-def _refuse_types(where: tuple[Any, ...], options: dict[str, Any]) -> None:
-    if options.pop("types", None):
-        what = where[0] if isinstance(where[0], str) else f"a {type(where[0]).__name__}"
-        raise ValueError(
-            f"types (--type) is given, but {what} has types of its own, expected files or messages. Leave it out."
-        )

@@ -43,6 +43,7 @@ class RedisSource(MessageSource):
     """
 
     kind = "stream"
+    keys = frozenset({"last", "read", "deleted"})
     address: str
     stream: str
     _: KW_ONLY
@@ -59,13 +60,6 @@ class RedisSource(MessageSource):
         read: int | None = position.get("read")
         return read
 
-    def _check_position(self, position: Position) -> None:
-        super()._check_position(position)
-        if "last" not in position:
-            raise ValueError(
-                "the position was taken by a consumer of a group, as earlier versions had them. Start from None."
-            )
-
     def _reader(self, schema: Any) -> RowReader:
         if self.field is None:
             return RowReader(self.types or {}, self.columns, schema, decode=field_values, is_text=True)
@@ -77,17 +71,16 @@ class RedisSource(MessageSource):
             self._extent = None if info is None else (info.added - info.length, info.added)
             end = None if self.follow else (info.last if info else ZERO)
             place = self._first_place(info, link.what) if position is None else _Place.at(position)
-            is_unread = place.last == ZERO
             while True:
                 info, entries = link.look(place.last, end)
-                checked = _beginning(info) if is_unread else self._checked(place, info)
+                checked = _beginning(info) if place.last == ZERO else self._checked(place, info)
                 if checked.last != place.last:  # another stream, of which to read all
                     place = checked
                     continue
                 place = checked
                 if entries:
                     yield self._batch(place, entries)
-                    place, is_unread = place.after(entries), False
+                    place = place.after(entries)
                 elif end is not None or self.is_stopped():
                     return
                 elif not link.wait(place.last, POLL):

@@ -123,6 +123,8 @@ class CsvFormat(TextFormat):
     def _guess(self, data: bytes) -> Any:
         """As Arrow guesses, but for text that is nearly all numbers: there a few slips are bad, not the column."""
         table = self._read(data, pa.csv.ConvertOptions(strings_can_be_null=True), on_bad="skip")
+        if not table.num_rows:
+            raise pa.ArrowInvalid(f"none has {len(self.names)} fields, as there are names")
         is_number = [pa.types.is_string(column.type) and _is_nearly_numbers(column) for column in table.columns]
         fields = zip(table.schema, is_number, strict=True)
         return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
@@ -227,8 +229,8 @@ class JsonLinesFormat(TextFormat):
         if found := re.search(r"Column\(/([^/]*?)\) changed from .* to (\w+)", said):
             kind = self.schema.field(found[1]).type if found[1] in self.schema.names else "something else"
             return (
-                f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows. "
-                "Mend the row, or pass on_bad='skip'."
+                f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows. Mend the row, pass "
+                f"on_bad='skip', or, if all its values are text, {type_advice(found[1], 'string')}."
             )
         if "unexpected field" in said:
             return (
