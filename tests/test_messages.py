@@ -16,7 +16,7 @@ from streamboost.sources.base import in_batches
 from streamboost.sources.kafka_turns import Message, Turns, position_after
 from streamboost.sources.messages import MOST_COLUMNS, MessageBatch, RowReader, field_values, json_field_values
 from streamboost.sources.redis_link import StreamInfo
-from streamboost.sources.schemas import from_text, to_text
+from streamboost.sources.schemas import from_text
 
 
 def read(contents, sizes=(1000,), n_rows=1000, bad=None, **options):
@@ -349,9 +349,3 @@ def test_a_client_that_is_not_installed_is_asked_for(monkeypatch, address, packa
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependency, match=rf"needs {package}.*pip install 'streamboost\[(kafka|redis)\]'"):
         open_source(address)
-
-
-def test_a_schema_in_a_position_stays_what_it_was():
-    schema = pa.schema([("x", pa.float64()), ("t", pa.string())])
-    batches = read([b'{"t": "a", "x": 1}'], schema=from_text(to_text(schema)))
-    assert batches[0].table.schema == schema

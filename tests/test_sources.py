@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from streamboost.sources import (
     BadRow,
-    Batch,
     FileSource,
     FriedmanSource,
     HyperplaneSource,
@@ -454,43 +453,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, suffix):
     assert large.stat().st_size > 3.9 * small.stat().st_size
     largest_memory(FileSource(small))  # what is made once, such as the modules of Arrow
     assert largest_memory(FileSource(large)) < 1.3 * largest_memory(FileSource(small))
-
-
-# Sources of one's own
-
-
-class Partitions(Source):
-    """Two partitions read in turn, as a broker has them; what is acknowledged is gone."""
-
-    def __init__(self):
-        self.partitions = {name: {k: f"{name}{k}" for k in range(10)} for name in "ab"}
-
-    def read(self, position=None, n_rows=1000):
-        offsets = dict(position or {"a": 0, "b": 0})
-        while any(offsets[name] < 10 for name in offsets):
-            name = min(offsets, key=offsets.get)
-            upto = min(offsets[name] + n_rows, 10)
-            rows = [self.partitions[name][k] for k in range(offsets[name], upto)]
-            offsets[name] = upto
-            yield Batch(pa.table({"x": rows}), dict(offsets))
-
-    def acknowledge(self, position):
-        for name, offset in position.items():
-            self.partitions[name] = {k: row for k, row in self.partitions[name].items() if k >= offset}
-
-
-def test_a_source_with_partitions_goes_on_after_what_was_acknowledged():
-    source, position, rows = Partitions(), None, []
-    for n_rows in (1, 3, 2, 1000):
-        for batch in source.read(stored(position), n_rows):
-            rows += batch.table["x"].to_pylist()
-            position = batch.position
-            source.acknowledge(stored(position))
-            if n_rows < 1000:
-                break
-    assert sorted(rows) == sorted(f"{name}{k}" for name in "ab" for k in range(10))
-    assert source.partitions == {"a": {}, "b": {}}
-    assert source.schema is None
 
 
 # Following

@@ -16,7 +16,7 @@ kafka = pytest.importorskip("confluent_kafka")
 from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_mock, kafka_server  # noqa: E402, F401 - fixtures
 from reading import gather, once_waiting, stored, xs  # noqa: E402
 
-from streamboost.sources import BadRow, KafkaSource, LostRows, open_source  # noqa: E402
+from streamboost.sources import BadRow, KafkaSource, LostRows  # noqa: E402
 from streamboost.sources.kafka_link import Link  # noqa: E402
 
 COUNTS = {0: 40, 1: 7, 2: 90}  # messages by partition
@@ -125,18 +125,6 @@ def test_reading_resumes_after_every_batch_whatever_the_group_thinks(cluster, to
         assert xs(cluster.source(topic, group="much further").read(stored(positions[k]), 7)) == in_turns()[k + 1 :]
 
 
-def test_runs_that_end_anywhere_add_up_to_the_rows_of_one_that_does_not(cluster, topic):
-    chance = random.Random(1)
-    rows, position = [], None
-    while len(rows) < sum(COUNTS.values()):
-        for batch in cluster.source(topic).read(stored(position), n_rows=chance.randint(1, 30)):
-            rows += xs([batch])
-            position = batch.position
-            if chance.random() < 0.5:
-                break
-    assert rows == in_turns()
-
-
 def test_the_order_does_not_depend_on_how_the_messages_are_fetched(real):
     counts = {0: 600, 1: 20, 2: 300}
     topic = new_topic(real, counts)
@@ -236,15 +224,6 @@ def test_bad_messages_are_told_apart_and_rows_grow_new_columns(cluster):
     assert xs([next(reading)]) == [0]
     with pytest.raises(BadRow, match=f"topic {topic}, partition 0, offset 1: the message is an array"):
         next(reading)
-
-
-def test_addresses_name_a_topic_and_its_options(real):
-    topic = new_topic(real)
-    options = "&".join(f"{name}={value}" for name, value in real.settings.items())
-    source = open_source(f"kafka://{real.address}/{topic}?group.id=g&partitions=0,2&columns=x&{options}")
-    batches = list(source.read())
-    assert sorted(xs(batches)) == [*range(40), *range(20_000, 20_090)]
-    assert batches[0].table.column_names == ["x"]
 
 
 def test_what_is_wrong_is_said_in_one_sentence(real, topics):

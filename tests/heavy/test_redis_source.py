@@ -63,20 +63,6 @@ def test_reading_resumes_after_every_batch(server, stream):
         assert xs(rest) == list(range(k + 1, N))
 
 
-def test_runs_that_end_anywhere_and_forget_what_was_not_in_a_snapshot_add_up(server, stream):
-    for seed in range(10):
-        chance, position, rows = random.Random(seed), None, []
-        while len(rows) < N:
-            learned = list(rows)
-            for batch in RedisSource(server.address, stream).read(stored(position), n_rows=chance.randint(1, 15)):
-                learned += xs([batch])
-                if chance.random() < 0.5:  # a snapshot
-                    rows, position = list(learned), batch.position
-                if chance.random() < 0.3:
-                    break
-        assert rows == list(range(N))
-
-
 def test_a_new_model_starts_at_the_first_entry_or_at_the_end(server, client, stream):
     assert xs(RedisSource(server.address, stream).read()) == list(range(N))
     late = {"start": "latest", "follow": True}
@@ -176,21 +162,6 @@ def test_json_in_a_field_and_bad_entries(server, client):
         next(reading)
     again = RedisSource(server.address, name, on_bad="skip", field="data").read(stored(bad[2].position))
     assert xs(again) == [4, 8]
-
-
-def test_fields_are_columns_of_the_type_of_their_first_value(server, client):
-    name = f"rows{next(numbers)}"
-    client.xadd(name, {"zip": "A1", "n": 5, "ok": "true"})
-    client.xadd(name, {"n": "", "zip": 12})
-    client.xadd(name, {"n": "1_0", "zip": 13})
-    client.xadd(name, {"new": 1.5})
-    bad = []
-    batches = list(RedisSource(server.address, name, on_bad=bad.append, types={"id": "int64"}).read())
-    assert [batch.table.to_pylist() for batch in batches] == [
-        [{"id": None, "zip": "A1", "n": 5.0, "ok": True}, {"id": None, "zip": "12", "n": None, "ok": None}],
-        [{"id": None, "zip": None, "n": None, "ok": None, "new": 1.5}],
-    ]
-    assert "column 'n' holds '1_0', but it is double" in bad[0].reason
 
 
 def trim(client, stream):
