@@ -16,7 +16,7 @@ demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw wha
 test: $(VENV)/.ready        ## all tests and doctests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-all: $(ALL)/.ready brokers  ## besides: what needs torch, JAX, a broker or a browser
+test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/test_messages.py
 
 brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing

@@ -4,8 +4,8 @@
 
 Algorithm 1 over N = 10 two-layer networks (10 hidden units, 90 inputs, square loss, ADAM), in batches of 1, 32 and
 256 rows; and over 10 convolutions of the paper (5 × 5, stride 2, 5 channels, softmax over ten classes) in batches of
-32. Beside streamboost: N PyTorch modules with an optimiser each, and one JAX program with all batches in a scan. One
-thread each, a process for each measurement, everyone in turn and again. Needs the extras ``torch`` and ``jax``.
+32. Beside streamboost: N PyTorch modules with an optimiser each. One thread each, a process for each measurement,
+everyone in turn and again. Needs the extra ``torch``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from benchmarks.run import FOLDER, ONE_THREAD
 N, HIDDEN, D, CHANNELS = 10, 10, 90, 5
 BATCHES = (1, 32, 256)
 GOALS = {("naive torch", 1): 50.0, ("naive torch", 32): 50.0, ("naive torch", 256): 10.0}
-GOALS |= {("JAX scan", b): 1.0 for b in BATCHES}
 CONV_GOAL = 5.0
-NEEDS = {"naive torch": "torch", "naive torch, conv": "torch", "JAX scan": "jax"}
 STEPS = {"naive torch": 150, "naive torch, conv": 40}  # per measurement; everyone else does more, being faster
 MANY_STEPS = {1: 6000, 32: 3000, 256: 600}
 
@@ -67,7 +65,6 @@ def streamboost_conv(batch: int) -> neural_peers.Train:
 MAKERS = {
     "streamboost": streamboost_nets,
     "naive torch": lambda batch: neural_peers.naive_torch(N, HIDDEN, D),
-    "JAX scan": lambda batch: neural_peers.jax_scan(N, HIDDEN, D),
     "streamboost, conv": streamboost_conv,
     "naive torch, conv": lambda batch: neural_peers.naive_torch_conv(N, CHANNELS),
 }
@@ -82,11 +79,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(measure(options.measure[0], int(options.measure[1]), options.quick)))
         return 0
     console = Console(stderr=True)
-    jobs = [(name, b) for b in BATCHES for name in ("streamboost", "naive torch", "JAX scan")]
+    jobs = [(name, b) for b in BATCHES for name in ("streamboost", "naive torch")]
     jobs += [("streamboost, conv", 32), ("naive torch, conv", 32)]
-    for name in sorted({NEEDS[name] for name, _ in jobs if name in NEEDS and not find_spec(NEEDS[name])}):
-        console.print(f"left out: {name} is not installed (pip install 'streamboost[{name}]').", highlight=False)
-    jobs = [job for job in jobs if job[0] not in NEEDS or find_spec(NEEDS[job[0]])]
+    if not find_spec("torch"):
+        console.print("left out: torch is not installed (pip install 'streamboost[torch]').", highlight=False)
+        jobs = [job for job in jobs if job[0].startswith("streamboost")]
     runs: dict[tuple[str, int], list[float]] = {job: [] for job in jobs}
     for job in track(jobs * (1 if options.quick else options.repeats), "measuring", console=console):
         runs[job].append(in_a_process(*job, options.quick))

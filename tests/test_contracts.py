@@ -13,7 +13,6 @@ from streamboost import descents, links, losses, testing
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.descents import AdaGrad, Ball, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
-from streamboost.stacks.chain import ChainStack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
 from streamboost.stacks.tree import TreeStack
@@ -41,8 +40,6 @@ STACKS = {
     "batch": lambda: BatchStack(Ridge(), N),
     "batch, random": lambda: BatchStack(ExtraTreeRegressor(max_depth=3), N),
     "function": lambda: FunctionStack(nearest, N),
-    "chain": lambda: ChainStack([LinearStack(2), TreeStack(2, max_depth=2)]),
-    "chain of trees": lambda: ChainStack([TreeStack(1, max_depth=2), TreeStack(2, max_depth=3)]),
 }
 
 

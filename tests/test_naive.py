@@ -14,7 +14,6 @@ from streamboost.boosting import Booster
 from streamboost.descents import AdaGrad, Ball, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.replay import Replay
-from streamboost.stacks.chain import ChainStack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
 from streamboost.stacks.tree import TreeStack
@@ -97,13 +96,9 @@ KINDS = {
     ),
     "batch": (lambda: BatchStack(Ridge(alpha=0.4), N), from_scratch(naive.estimator(Ridge(alpha=0.4)))),
     "function": (lambda: FunctionStack(stump, N), from_scratch(stump)),
-    "chain": (
-        lambda: ChainStack([LinearStack(1, standardize=False), TreeStack(2, **TREE)]),
-        lambda m: from_scratch(naive.ridge(1.0), 1)(m) + from_scratch(naive.tree(**TREE), 2)(m),
-    ),
 }
 
-ROWS = dict.fromkeys(KINDS, 24) | {"trees": 16, "chain": 16, "partial_fit": 8, "batch": 8}  # as many as are fast
+ROWS = dict.fromkeys(KINDS, 24) | {"trees": 16, "partial_fit": 8, "batch": 8}  # as many as are fast
 
 # Algorithms, each beside its projection; None is Algorithm 1
 

@@ -14,7 +14,7 @@ from streamboost.committee import Committee
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Poisson, Softmax, Squared
-from streamboost.stacks import ChainStack, ConvStack, LinearStack, TwoLayerStack
+from streamboost.stacks import ConvStack, TwoLayerStack
 from streamboost.states import same_state
 
 STACKS = {
@@ -143,9 +143,8 @@ def test_a_row_that_cannot_be_learned_leaves_everything_as_it_was_and_names_the_
     [
         Booster(Squared(), Nesterov(), TwoLayerStack(2)),
         Booster(Squared(), GradientDescent(0.4), TwoLayerStack(2), iterate="average"),
-        Booster(Squared(), GradientDescent(0.4), ChainStack([LinearStack(1), TwoLayerStack(2)])),
     ],
-    ids=["another descent", "an average of what is said", "a chain"],
+    ids=["another descent", "an average of what is said"],
 )
 def test_what_the_loop_does_not_know_goes_the_plain_way(made):
     X, y, _ = stream()

@@ -20,7 +20,7 @@ from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Softmax, Squared
 from streamboost.replay import Replay
-from streamboost.stacks import BatchStack, ChainStack, LinearStack, TreeStack
+from streamboost.stacks import BatchStack, LinearStack, TreeStack
 from streamboost.states import same_state
 from streamboost.succession import PROOF_ROWS, REVIEW_EVERY, fresh_copy
 
@@ -399,9 +399,6 @@ MAKES = {
     "averaged": lambda **o: MAKES["trees"](iterate="average", snapshots=3),
     "batch": lambda **o: Booster(
         Squared(), stack=BatchStack(ExtraTreeRegressor(max_depth=2), 2), replay=Replay(64, warmup=20), **o
-    ),
-    "chain": lambda **o: Booster(
-        Squared(), stack=ChainStack([LinearStack(2), twigs(2)]), replay=Replay(64, warmup=20), **o
     ),
     "frozen": lambda **o: Booster(
         Squared(), stack=twigs(), base=Frozen(frozen_line()), replay=Replay(64, warmup=20), **o

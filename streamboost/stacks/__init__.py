@@ -1,9 +1,7 @@
 """Stacks: N weak learners of one kind, held together."""
 
 from streamboost.stacks.base import Stack, Window
-from streamboost.stacks.chain import ChainStack
 from streamboost.stacks.conv import ConvStack
-from streamboost.stacks.jax_stack import JaxStack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.neural import TwoLayerStack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
@@ -13,10 +11,8 @@ from streamboost.stacks.wrapped import PartialFitStack, RiverStack, wrap
 
 __all__ = [
     "BatchStack",
-    "ChainStack",
     "ConvStack",
     "FunctionStack",
-    "JaxStack",
     "LinearStack",
     "PartialFitStack",
     "RiverStack",

@@ -10,11 +10,9 @@ out of it flow predictions (n, N, m).
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any, Protocol, Self
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +62,6 @@ class Stack(ABC):
     averages: bool = False  # whether keep_average and averaged are there
     step_share: float | None = None  # how much of the natural step suits these learners, if they care
     categorical: IntArray = np.zeros(0, np.int32)  # the columns known to hold levels
-    offset: int = 0  # of a part: the place its first learner has in the whole
 
     def __init__(self, n_learners: int) -> None:
         if not isinstance(n_learners, (int, np.integer)) or n_learners < 1:
@@ -159,46 +156,3 @@ class Stack(ABC):
     def recall(self, marks: Marks) -> FloatArray:
         """What the first learners say (n, k, m) of rows remembered by their marks (n, k)."""
         raise TypeError(f"{type(self).__name__} keeps no marks: use predict.")
-
-    # Dividing: every learner does in a part what it would do in the whole, to the last bit.
-
-    def part(self, start: int, stop: int) -> Self:
-        """Learners start, …, stop - 1 as a stack of their own; before :meth:`open`, those they will be."""
-        part = copy.copy(self)
-        part.n_learners = stop - start
-        if self.offset + start:
-            part.offset = self.offset + start
-        part._take({name: held[start:stop] for name, held in self._held().items()})
-        return copy.deepcopy(part)
-
-    def join(self, parts: Sequence[Stack]) -> Self:
-        """The stack of the learners of this part and of the parts that come after it."""
-        whole, held = copy.deepcopy(self), [self._held(), *(part._held() for part in parts)]
-        whole.n_learners += sum(part.n_learners for part in parts)
-        whole._take({name: _joined([one[name] for one in held]) for name in held[0]})
-        return whole
-
-    @property
-    def draws(self) -> bool:
-        """Whether refits draw, one after another, from what all learners share: then parts have to hear of all."""
-        return False
-
-    def pass_over(self, i: int) -> None:  # noqa: B027 (few draw anything)
-        """Hear that learner i of the whole, which another part holds, is refitted."""
-
-    def _held(self) -> Mapping[str, Any]:
-        """What there is of each learner by itself, by name: lists or arrays, the learners' axis first."""
-        raise TypeError(
-            f"{type(self).__name__} cannot be divided: it does not say what belongs to which learner. "
-            "Give it _held and _take, or keep it in one piece."
-        )
-
-    def _take(self, held: Mapping[str, Any]) -> None:
-        """Put other learners, as :meth:`_held` shows them, in the place of those there are."""
-        for name, values in held.items():
-            setattr(self, name, values)
-
-
-def _joined(values: Sequence[Any]) -> Any:
-    """Lists or arrays one after the other."""
-    return [*chain(*values)] if isinstance(values[0], list) else np.concatenate(values)

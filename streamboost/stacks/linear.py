@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -129,11 +128,3 @@ class LinearStack(Stack):
             if hasattr(self, name):
                 array = getattr(self, name).reshape(-1, self.n_learners, self.n_outputs)
                 setattr(self, name, np.pad(array, width).reshape(len(array), -1))
-
-    def _held(self) -> dict[str, FloatArray]:
-        names = [name for name in ("_weights", "_squares") if hasattr(self, name)]
-        return {name: getattr(self, name).reshape(-1, self.n_learners, self.n_outputs).swapaxes(0, 1) for name in names}
-
-    def _take(self, held: Mapping[str, Any]) -> None:
-        for name, values in held.items():
-            setattr(self, name, np.ascontiguousarray(values.swapaxes(0, 1)).reshape(values.shape[1], -1))

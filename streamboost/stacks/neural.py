@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -98,7 +98,7 @@ class NeuralStack(Stack):
     def _open(self, seed: int) -> None:
         self.seed = seed
         self.inputs = Standardizer(self.n_features) if self.standardize else Raw(self.n_features)
-        self.parameters = self._fresh(self.offset, self.offset + self.n_learners)
+        self.parameters = self._fresh(0, self.n_learners)
         nothing = np.zeros(0, self.dtype)
         self.first = np.zeros_like(self.parameters) if self.rule.has_first else nothing
         self.second = np.zeros_like(self.parameters) if self.rule.has_second else nothing
@@ -153,7 +153,7 @@ class NeuralStack(Stack):
     def grow(self, k: int) -> None:
         """Append k untrained learners."""
         n = self.n_learners
-        parameters = self._fresh(self.offset + n, self.offset + n + k)
+        parameters = self._fresh(n, n + k)
         self.n_learners = k
         fresh = self._sections(parameters)
         self.n_learners = n
@@ -191,33 +191,6 @@ class NeuralStack(Stack):
 
         self._reshape(split)
         self.n_outputs = 2
-        self._tell_kernels()
-
-    def _held(self) -> dict[str, Array]:
-        """Every section of every flat array, and what is counted, the learners' axis first."""
-        if not hasattr(self, "parameters"):
-            return {}
-        held = {name: getattr(self, name).swapaxes(0, 1) for name in ("steps", "scale")}
-        for name in FLAT:
-            if getattr(self, name).size:
-                for section, view in self._sections(getattr(self, name)).items():
-                    held[f"{name}.{section}"] = np.moveaxis(view, self._axis(section, "learners"), 0)
-        return held
-
-    def _take(self, held: Mapping[str, Any]) -> None:
-        if not held:
-            return
-        for name in ("steps", "scale"):
-            setattr(self, name, np.ascontiguousarray(held[name].swapaxes(0, 1)))
-        for name in FLAT:
-            sections = [
-                np.moveaxis(values, 0, self._axis(section, "learners")).ravel()
-                for key, values in held.items()
-                for owner, _, section in [key.partition(".")]
-                if owner == name and section
-            ]
-            if sections:
-                setattr(self, name, np.concatenate(sections))
         self._tell_kernels()
 
     # Answering and learning.
@@ -280,7 +253,7 @@ class NeuralStack(Stack):
     def lost(self, i: int) -> FloatingPointError:
         """What to say when learner i cannot take its step."""
         return FloatingPointError(
-            f"learner {self.offset + i} of {type(self).__name__}: a target, or the step towards it, is beyond all "
+            f"learner {i} of {type(self).__name__}: a target, or the step towards it, is beyond all "
             f"bounds, so that step was not taken. Look for wild targets, or lower the rate (it is {self.rule.rate:g})."
         )
 

@@ -76,7 +76,7 @@ class RefittedStack(Stack):
         said = np.zeros((len(X), k, self.n_outputs))
         for i, fitted in enumerate(self._fitted[:k]):
             if fitted is not None and len(X):
-                answer = self._ask(fitted, X[:, : fitted.n_features], f"learner {self.offset + i} ({self.kind})")
+                answer = self._ask(fitted, X[:, : fitted.n_features], f"learner {i} ({self.kind})")
                 said[:, i, : fitted.n_outputs] = answer
         return said
 
@@ -87,9 +87,6 @@ class RefittedStack(Stack):
         """Append k learners that say 0 until their first refit."""
         self._fitted += [None] * k
         self.n_learners += k
-
-    def _held(self) -> dict[str, list[Any]]:
-        return {"_fitted": self._fitted} if hasattr(self, "_fitted") else {}
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; a learner sees them from its next refit on."""
@@ -150,9 +147,7 @@ class BatchStack(RefittedStack):
         rows, extra = self.habits.rows(X), self.habits.weights(weight)
         columns = [target] if self.habits.takes_several else np.split(target, target.shape[1], axis=1)
         return [
-            seeded_clone(self.estimator, (self._seed, self.offset + i, j)).fit(
-                rows, self.habits.target(column), **extra
-            )
+            seeded_clone(self.estimator, (self._seed, i, j)).fit(rows, self.habits.target(column), **extra)
             for j, column in enumerate(columns)
         ]
 
@@ -211,7 +206,7 @@ class FunctionStack(RefittedStack):
         rule = self.fit(X, target, weight)
         if not callable(rule):
             raise TypeError(
-                f"{self.kind} returned {reprlib.repr(rule)} for learner {self.offset + i}, expected a function h(X) of "
+                f"{self.kind} returned {reprlib.repr(rule)} for learner {i}, expected a function h(X) of "
                 "the rows. Return a lambda, or an object's predict method."
             )
         return rule

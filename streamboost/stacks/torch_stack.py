@@ -1,38 +1,40 @@
 """N copies of anyone's PyTorch module, taught together: one backward pass and one optimiser for all of them.
 
-The parameters of learner i occur in the loss of learner i alone, so the gradient of the sum of the N losses holds all
-N gradients, and an optimiser that works element by element (SGD, Adam, AdaGrad, RMSProp …) on all parameters does
-what N of them would do.
+Into a :class:`TorchStack` flow float64 rows; the modules see standardised float32 rows with 0 for a missing value,
+and what they say comes back as float64. The modules lie in blocks: rectangles of learners and outputs that were made
+at the same time, each with an optimiser of its own. Opening makes the first block, growing and adding outputs each
+append one, so that what has learned stays as it is, state of the optimiser included.
 """
 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, TypeAlias
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
 
-from streamboost.errors import require
-from streamboost.stacks.modules import (
-    TRIAL_ROWS,
+import numpy as np
+
+from streamboost.arrays import FloatArray
+from streamboost.stacks.base import Stack
+from streamboost.stacks.torch_blocks import (
     Block,
-    Fault,
     Float32Array,
-    ModuleStack,
+    ListedModules,
+    Module,
     Place,
-    check_said,
-    takes_shapes,
+    StackedModules,
+    Tensor,
+    adam,
+    drawing_from,
+    torch_module,
 )
+from streamboost.standardize import Raw, Standardizer
 
-Tensor: TypeAlias = Any  # PyTorch is not there when this is read
-Module: TypeAlias = Any
-Tensors: TypeAlias = Mapping[str, Tensor]
-
-RATE = 3e-3  # of Adam, unless another optimiser is given
+TRIAL_ROWS = 3  # of the call that shows, before anything is learned, what a module makes of rows
 
 
-class TorchStack(ModuleStack):
+class TorchStack(Stack):
     """N PyTorch modules as weak learners.
 
     Learner i takes one step on ½|target − h|², summed over outputs: for each row, or on the weighted mean over a
@@ -77,6 +79,11 @@ class TorchStack(ModuleStack):
     0.2
     """
 
+    averages = True
+    step_share = 0.5
+    _blocks: list[Block]
+    _is_average = False
+
     def __init__(
         self,
         factory: Callable[..., Module],
@@ -86,331 +93,161 @@ class TorchStack(ModuleStack):
         mode: Literal["vmap", "list"] = "vmap",
         standardize: bool = True,
     ) -> None:
-        super().__init__(n_learners, standardize)
+        super().__init__(n_learners)
         if mode not in ("vmap", "list"):
             raise ValueError(
                 f"mode is {mode!r}, expected 'vmap' or 'list'. If unsure, take 'list': it runs any module."
             )
-        if isinstance(factory, _torch().nn.Module):
+        if isinstance(factory, torch_module().nn.Module):
             raise TypeError(
                 f"factory is a module ({type(factory).__name__}), expected a function that returns a fresh one at "
                 "every call. Write lambda: ... around what makes it."
             )
         self.factory = factory
-        self.takes_shapes = takes_shapes("factory", factory)
+        self.takes_shapes = _takes_shapes(factory)
         self.optimizer = optimizer
         self.mode = mode
-
-    @property
-    def fixed_width(self) -> str:
-        """Why there is no room for more outputs, if there is none."""
-        return "" if self.takes_shapes else "factory() takes no shapes. Write factory(n_features, n_outputs)."
+        self.standardize = standardize
 
     def _open(self, seed: int) -> None:
-        torch = _torch()
-        self._dice = torch.Generator().manual_seed(seed).get_state()  # of modules that are random when taught
-        super()._open(seed)
+        self._seed = seed
+        self._dice = torch_module().Generator().manual_seed(seed).get_state()  # of modules that are random when taught
+        self._bend: float | None = None
+        self._width = self.n_features
+        self.inputs = Standardizer(self.n_features) if self.standardize else Raw(self.n_features)
+        self._blocks = []
+        self._append(slice(0, self.n_learners), slice(0, self.n_outputs))
 
-    def _block(self, place: Place, seeds: Sequence[int]) -> TorchBlock:
+    def _append(self, learners: slice, outputs: slice) -> None:
+        """Make a block of fresh modules, each with a seed of its own, and try them."""
+        place = Place(learners, outputs, self.n_features if self.takes_shapes else self._width)
         shapes = (place.n_features, place.n_outputs) if self.takes_shapes else ()
         modules = []
-        for i, seed in enumerate(seeds):
-            with _dice(_torch().Generator().manual_seed(seed).get_state()):
-                modules.append(_checked_module(self.factory(*shapes), f"learner {place.learners.start + i}"))
+        for i in range(place.n_learners):
+            seed = np.random.SeedSequence((self._seed, len(self._blocks), i)).generate_state(1)[0]
+            with drawing_from(torch_module().Generator().manual_seed(int(seed)).get_state()):
+                module = self.factory(*shapes)
+            if not isinstance(module, torch_module().nn.Module):
+                who = f"learner {learners.start + i}"
+                raise TypeError(f"factory returned {module!r} for {who}, expected a torch.nn.Module.")
+            modules.append(module)
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError("factory returned the same module twice, expected a fresh one at every call.")
-        self.kind = type(modules[0]).__name__
-        kind = StackedModules if self.mode == "vmap" else ListedModules
-        block = TorchBlock(place, kind(modules, place), self.optimizer or adam)
-        with _dice(self._dice):
-            block.modules.rehearse()
-        return block
+        block = (StackedModules if self.mode == "vmap" else ListedModules)(place, modules, self.optimizer or adam)
+        with drawing_from(self._dice):
+            block.say(np.zeros((TRIAL_ROWS, place.n_features), np.float32))
+        if self._bend is not None:
+            block.keep_average(self._bend)
+        self._blocks.append(block)
 
-    def predict(self, X: Any) -> Any:
+    def _seen(self, X: FloatArray) -> Float32Array:
+        """The rows as modules see them, without the column of ones: modules have biases of their own."""
+        return self.inputs.transform(X)[:, :-1].astype(np.float32)
+
+    def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m): 0 before its first row."""
-        with _dice(self._dice):
-            return super().predict(X)
+        said = np.zeros((len(X), self.n_learners, self.n_outputs))
+        if not len(X):
+            return said
+        Z = self._seen(X)
+        with drawing_from(self._dice):
+            for block in self._blocks:
+                if block.taught:
+                    answers = block.say(Z[:, : block.place.n_features])
+                    if not np.isfinite(answers).all():
+                        row, i, output = np.argwhere(~np.isfinite(answers))[0]
+                        raise FloatingPointError(
+                            f"{block.who(i)} said {answers[row, i, output]} of row {row}, expected a finite number. "
+                            "It may have diverged: use a smaller learning rate, or standardize=True."
+                        )
+                    said[:, block.place.learners, block.place.outputs] = answers
+        return said
 
-    def _rows(self, Z: Float32Array, targets: Float32Array, weight: Float32Array) -> Fault | None:
-        return self._batch(Z, targets, weight)  # it is one row: see rows_at_once
+    def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
+        """One step of the optimisers for each row, in order; a weight multiplies the gradient of its row.
 
-    def _batch(self, Z: Float32Array, targets: Float32Array, weight: Float32Array) -> Fault | None:
-        torch = _torch()
-        x, goal, factor = (torch.from_numpy(array) for array in (Z, targets, weight))
+        Each row is standardised by the rows before it, as when it was predicted, so that it does not matter how a
+        stream is cut into chunks.
+        """
+        for t in np.flatnonzero(weight > 0):
+            row = slice(t, t + 1)
+            self._step(X[row], targets[row], weight[row], weight[row])
+
+    def learn_batch(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
+        """One step of the optimisers on the weighted mean of the rows' gradients."""
+        kept = weight > 0
+        if kept.any():
+            share = weight[kept] / weight[kept].sum()
+            self._step(X[kept], targets[kept], weight[kept], share)
+
+    def _step(self, X: FloatArray, targets: FloatArray, weight: FloatArray, share: FloatArray) -> None:
+        """One step on the sum over the rows, each times its share; if it is not finite, nothing changes."""
+        if self._is_average:
+            raise TypeError("these learners are the averages of others: they can be asked, not taught. Teach those.")
+        torch = torch_module()
+        arrays = (self._seen(X), targets.astype(np.float32), share.astype(np.float32))
+        x, goal, factor = map(torch.from_numpy, arrays)
         works = []
-        with _dice(self._dice), torch.enable_grad():
+        with drawing_from(self._dice), torch.enable_grad():
             for block in self._blocks:
                 place = block.place
-                work = block.work_out(x[:, : place.n_features], goal[:, place.learners, place.outputs], factor)
-                if isinstance(work, Fault):
-                    return work
-                works.append(work)
+                works.append(block.work_out(x[:, : place.n_features], goal[:, place.learners, place.outputs], factor))
             dice = torch.default_generator.get_state()
         self._dice = dice
         for block, work in zip(self._blocks, works, strict=True):
-            block.take(work)
-        return None
+            block.take(*work)
+        self.inputs.learn(X, weight)
 
+    def grow(self, k: int) -> None:
+        """Append k learners that say 0 until they learn."""
+        self._append(slice(self.n_learners, self.n_learners + k), slice(0, self.n_outputs))
+        self.n_learners += k
 
-class Work(NamedTuple):
-    """What a step is made of, worked out before anything changes."""
+    def add_features(self, k: int) -> None:
+        """Make room for k more columns: modules see those they were made with, so these are for modules made later."""
+        self.inputs.add_features(k)
+        self.n_features += k
 
-    gradients: Sequence[Tensor | None]
-    buffers: Tensors
-
-
-class TorchBlock(Block):
-    """Modules with one optimiser for all their parameters, and the average of these if one is kept."""
-
-    average: dict[str, Tensor] | None = None
-
-    def __init__(self, place: Place, modules: Modules, optimizer: Callable[[list[Tensor]], Any]) -> None:
-        super().__init__(place)
-        self.modules = modules
-        self.trained = [parameter for parameter in modules.parameters.values() if parameter.requires_grad]
-        if not self.trained:
-            raise ValueError("factory made a module without parameters to learn. Give it some that require gradients.")
-        self.optimizer = optimizer(self.trained)
-        if not hasattr(self.optimizer, "step"):
+    def add_outputs(self, k: int) -> None:
+        """Append k outputs, for which every learner gets one module more."""
+        if not self.takes_shapes:
             raise TypeError(
-                f"optimizer(parameters) returned {self.optimizer!r}, expected a torch.optim.Optimizer. "
-                "Write lambda parameters: torch.optim.Adam(parameters, lr=0.003)."
+                f"{k} outputs cannot be added: factory() takes no shapes. Write factory(n_features, n_outputs)."
             )
-
-    def say(self, Z: Float32Array) -> Float32Array:
-        """What the modules say, (n, k, m), in ``eval`` mode."""
-        with _torch().no_grad():
-            said: Float32Array = self.modules.say(_torch().from_numpy(Z), train=False)[0].numpy()
-        return said
-
-    def work_out(self, x: Tensor, target: Tensor, weight: Tensor) -> Work | Fault:
-        """The gradients of the sum of all losses, or who is to blame that there are none."""
-        torch = _torch()
-        said, buffers = self.modules.say(x, train=True)
-        losses = 0.5 * (weight[:, None, None] * (target - said) ** 2).sum(dim=(0, 2))  # (k,)
-        if not bool(torch.isfinite(losses).all()):
-            learner = int(torch.isfinite(losses).logical_not().nonzero()[0])
-            return Fault(self.place.learners.start + learner, "has a loss")
-        gradients = torch.autograd.grad(losses.sum(), self.trained, allow_unused=True)
-        known = [gradient for gradient in gradients if gradient is not None]
-        if not bool(torch.isfinite(torch.nn.utils.get_total_norm(known))):  # one number is soon looked at
-            guilty = self.modules.blame(dict(zip(map(id, self.trained), gradients, strict=True)))
-            if guilty is not None:
-                return Fault(self.place.learners.start + guilty, "has a gradient")
-        return Work(gradients, buffers)
-
-    def take(self, work: Work) -> None:
-        """Make the step."""
-        torch = _torch()
-        for parameter, gradient in zip(self.trained, work.gradients, strict=True):
-            parameter.grad = _laid_out_like(parameter, gradient)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.no_grad():
-            for name, buffer in work.buffers.items():
-                self.modules.buffers[name].copy_(buffer)
-            if self.average is not None:
-                share = self.share()
-                for name, mean in self.average.items():
-                    mean.lerp_(self.modules.parameters[name], share)
-        self.taught = True
+        self._append(slice(0, self.n_learners), slice(self.n_outputs, self.n_outputs + k))
+        self.n_outputs += k
 
     def keep_average(self, bend: float) -> None:
-        """Average the parameters from now on."""
-        self.bend, self.steps = bend, 0
-        self.average = {name: p.detach().clone() for name, p in self.modules.parameters.items()}
+        """Keep the mean of the parameters over the steps from now on."""
+        self._bend = bend
+        for block in self._blocks:
+            block.keep_average(bend)
 
-    def averaged(self) -> TorchBlock:
-        """A copy with the mean of the parameters, which is what they are before the first step."""
+    def averaged(self) -> TorchStack:
+        """The same learners with the mean of their parameters: to be asked, not to be taught."""
+        if self._bend is None:
+            raise TypeError("no average has been kept: call keep_average before the rows to be averaged over.")
         twin = copy.copy(self)
-        assert self.average is not None
-        means = self.average if self.steps else self.modules.parameters
-        twin.modules = self.modules.with_tensors(
-            {name: mean.detach().clone() for name, mean in means.items()},
-            {name: buffer.clone() for name, buffer in self.modules.buffers.items()},
-        )
+        twin._is_average = True
+        twin.inputs = copy.deepcopy(self.inputs)
+        twin._blocks = [block.averaged() for block in self._blocks]
         return twin
 
 
-class Modules(ABC):
-    """The modules of a block and their tensors by name."""
-
-    parameters: dict[str, Tensor]
-    buffers: dict[str, Tensor]
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-
-    @abstractmethod
-    def run(self, x: Tensor, buffers: Tensors, *, train: bool) -> Tensor:
-        """What the modules say, (n, k, m), writing into the buffers given."""
-
-    @abstractmethod
-    def blame(self, gradients: Mapping[int, Tensor | None]) -> int | None:
-        """The first learner with a gradient, by the id of its parameter, that is not finite; None if there is none."""
-
-    def say(self, x: Tensor, *, train: bool) -> tuple[Tensor, Tensors]:
-        """What the modules say, (n, k, m), and what their buffers would be after it; nothing changes."""
-        buffers = {name: buffer.clone() for name, buffer in self.buffers.items()}
-        return self.run(x, buffers, train=train), buffers
-
-    def with_tensors(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Modules:
-        """The same modules with other numbers, to be asked."""
-        twin = copy.copy(self)
-        twin.parameters, twin.buffers = parameters, buffers
-        return twin
-
-    def rehearse(self) -> None:
-        """Ask about a few rows of zeros, to hear of a bad module before anything is learned."""
-        torch = _torch()
-        with torch.no_grad():
-            self.say(torch.zeros(TRIAL_ROWS, self.place.n_features), train=False)
-
-
-class StackedModules(Modules):
-    """Modules that are alike, run as one."""
-
-    def __init__(self, modules: Sequence[Module], place: Place) -> None:
-        super().__init__(place)
+def _takes_shapes(factory: Callable[..., Module]) -> bool:
+    """Whether it is to be called with (n_features, n_outputs), or with nothing; refuse any other."""
+    if not callable(factory):
+        raise TypeError(f"factory is {factory!r}, expected a function that returns a fresh module at every call.")
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # of something compiled
+        return True
+    for n_arguments in (0, 2):
         try:
-            self.parameters, self.buffers = _torch().func.stack_module_state(list(modules))
-        except RuntimeError as error:
-            raise ValueError(f"the modules of factory are not alike ({error}). Use mode='list'.") from error
-        self.pattern = modules[0]
-
-    def run(self, x: Tensor, buffers: Tensors, *, train: bool) -> Tensor:
-        """What the modules say, (n, k, m)."""
-        torch = _torch()
-        self.pattern.train(train)
-        kind = type(self.pattern).__name__
-
-        def one(parameters: Tensors, buffers: Tensors) -> Tensor:
-            said = torch.func.functional_call(self.pattern, ({**parameters}, {**buffers}), (x,))
-            return _column(said, x, self.place.n_outputs, f"the module ({kind})")
-
-        version = x._version
-        try:
-            said = torch.vmap(one)(self.parameters, dict(buffers))  # (k, n, m)
-        except RuntimeError as error:
-            raise ValueError(
-                f"the modules ({kind}) do not run as one on rows of shape {tuple(x.shape)}: {error}. Check their first "
-                "layer, or use mode='list', which takes any module."
-            ) from error
-        _refuse_writing(x, version, f"the module ({kind})")
-        if any(not torch.equal(buffer, self.buffers[name]) for name, buffer in buffers.items()):
-            raise TypeError(
-                f"the module ({kind}) changes its buffers while it runs, as batch normalisation does. Use mode='list'."
-            )
-        return said.movedim(0, 1)
-
-    def blame(self, gradients: Mapping[int, Tensor | None]) -> int | None:
-        """The first learner with a gradient that is not finite."""
-        torch = _torch()
-        bad = torch.zeros(self.place.n_learners, dtype=torch.bool)
-        for gradient in gradients.values():
-            if gradient is not None:
-                bad |= ~torch.isfinite(gradient).flatten(1).all(dim=1)
-        return int(bad.nonzero()[0]) if bool(bad.any()) else None
-
-
-class ListedModules(Modules):
-    """Modules of any kind, run one after the other."""
-
-    is_own = True  # whether the parameters are those inside the modules
-
-    def __init__(self, modules: Sequence[Module], place: Place) -> None:
-        super().__init__(place)
-        self.modules = list(modules)
-        self.parameters = {f"{i}.{name}": p for i, m in enumerate(modules) for name, p in m.named_parameters()}
-        self.buffers = {f"{i}.{name}": b for i, m in enumerate(modules) for name, b in m.named_buffers()}
-
-    def with_tensors(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Modules:
-        """The same modules with other numbers, to be asked."""
-        twin = super().with_tensors(parameters, buffers)
-        twin.is_own = False  # type: ignore[attr-defined]
-        return twin
-
-    def run(self, x: Tensor, buffers: Tensors, *, train: bool) -> Tensor:
-        """What the modules say, (n, k, m)."""
-        torch = _torch()
-        said = []
-        for i, module in enumerate(self.modules):
-            who = f"learner {self.place.learners.start + i} ({type(module).__name__})"
-            module.train(train)
-            version = x._version
-            try:
-                answer = self._call(i, x, buffers)
-            except RuntimeError as error:
-                raise ValueError(
-                    f"{who} does not run on rows of shape {tuple(x.shape)}: {error}. Check its first layer."
-                ) from error
-            _refuse_writing(x, version, who)
-            said.append(_column(answer, x, self.place.n_outputs, who))
-        return torch.stack(said, dim=1)
-
-    def _call(self, i: int, x: Tensor, buffers: Tensors) -> Tensor:
-        """Run a module on its own parameters and the buffers given."""
-        module = self.modules[i]
-        if self.is_own and not buffers:
-            return module(x)
-        names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
-        tensors = {**self.parameters, **buffers}
-        return _torch().func.functional_call(module, {name: tensors[f"{i}.{name}"] for name in names}, (x,))
-
-    def blame(self, gradients: Mapping[int, Tensor | None]) -> int | None:
-        """The first learner with a gradient that is not finite."""
-        torch = _torch()
-        for i, module in enumerate(self.modules):
-            own = (gradients.get(id(parameter)) for parameter in module.parameters())
-            if any(gradient is not None and not bool(torch.isfinite(gradient).all()) for gradient in own):
-                return i
-        return None
-
-
-def adam(parameters: list[Tensor]) -> Any:
-    """Adam with the default learning rate, in one pass over all parameters."""
-    return _torch().optim.Adam(parameters, lr=RATE, fused=True)
-
-
-def _torch() -> Any:
-    return require("torch", extra="torch", by="TorchStack")
-
-
-def _laid_out_like(parameter: Tensor, gradient: Tensor | None) -> Tensor | None:
-    """The gradient in the memory layout of its parameter: fused optimisers walk through both in parallel."""
-    if gradient is None or gradient.stride() == parameter.stride():
-        return gradient
-    return _torch().empty_like(parameter).copy_(gradient)
-
-
-@contextmanager
-def _dice(state: Tensor) -> Iterator[None]:
-    """Draw PyTorch's random numbers from this state, and leave its own generator as it was."""
-    torch = _torch()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.set_state(state)
-        yield
-
-
-def _checked_module(module: object, who: str) -> Module:
-    if not isinstance(module, _torch().nn.Module):
-        raise TypeError(f"factory returned {module!r} for {who}, expected a torch.nn.Module.")
-    return module
-
-
-def _column(said: object, x: Tensor, n_outputs: int, who: str) -> Tensor:
-    """The answer as (n, m), or who said what instead."""
-    if not isinstance(said, _torch().Tensor):
-        raise ValueError(f"{who} said a {type(said).__name__}, expected a tensor of shape {(len(x), n_outputs)}.")
-    answer: Tensor = said
-    check_said(tuple(answer.shape), len(x), n_outputs, who)
-    return answer.reshape(len(x), n_outputs)
-
-
-def _refuse_writing(x: Tensor, version: int, who: str) -> None:
-    """Every write into a tensor raises its version."""
-    if x._version != version:
-        raise ValueError(
-            f"{who} wrote into the rows it was given, which are not its own. Use operations that are not in place: "
-            "inplace=False, x = x * 2."
-        )
+            signature.bind(*range(n_arguments))
+        except TypeError:
+            continue
+        return n_arguments == 2
+    raise TypeError(
+        f"factory takes {signature}, expected no argument or (n_features, n_outputs). Write a lambda around it."
+    )

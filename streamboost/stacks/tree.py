@@ -267,18 +267,6 @@ class TreeStack(Stack):
         for name, fresh in self._fresh(k).items():
             setattr(self, name, np.concatenate([getattr(self, name), fresh]))
 
-    def _held(self) -> dict[str, NDArray[Any]]:
-        return {name: getattr(self, name) for name in self._fresh(0) if hasattr(self, name)}
-
-    @property
-    def draws(self) -> bool:
-        """Columns, if not all are looked at."""
-        return self.max_features is not None
-
-    def pass_over(self, i: int) -> None:
-        """Leave out the columns that the tree, wherever it is, draws now."""
-        self.n_draws += self.draws
-
     def add_features(self, k: int) -> None:
         """Make room for k more columns: the splits name columns by number, so nothing moves."""
         self.n_features += k

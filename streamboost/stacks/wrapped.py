@@ -109,9 +109,6 @@ class CopiedStack(Stack):
             copies += [None] * k
         self.n_outputs += k
 
-    def _held(self) -> dict[str, list[Any]]:
-        return {"_copies": self._copies} if hasattr(self, "_copies") else {}
-
     def _each(self) -> Iterator[tuple[int, int, Copy | None]]:
         """Learner, output and copy, for each of the N x m."""
         for i, copies in enumerate(self._copies):
@@ -174,7 +171,7 @@ class RiverStack(CopiedStack):
         rows = list(_dicts(X))
         for i, j, copy in self._each():
             if copy is not None:
-                who = f"learner {self.offset + i} ({self.kind})"
+                who = f"learner {i} ({self.kind})"
                 said[:, i, j] = [_number(copy.model.predict_one(row), t, who) for t, row in enumerate(rows)]
         return said
 
@@ -196,7 +193,7 @@ class RiverStack(CopiedStack):
                 copy.model.learn_one(row, target[i][j], **extra)
 
     def _fresh(self, i: int, j: int) -> Any:
-        seeds = _new_seeds(self.model, np.random.default_rng((self._seed, self.offset + i, j)))
+        seeds = _new_seeds(self.model, np.random.default_rng((self._seed, i, j)))
         return self.model.clone(seeds) if seeds else self.model.clone()
 
 
@@ -247,7 +244,7 @@ class PartialFitStack(CopiedStack):
         for i, j, copy in self._each():
             if copy is not None and len(X):
                 answer = copy.model.predict(rows[:, : copy.n_features])
-                who = f"learner {self.offset + i} ({self.habits.kind})"
+                who = f"learner {i} ({self.habits.kind})"
                 said[:, i, j, None] = checked_answer(answer, (len(X), 1), who)
         return said
 
@@ -264,7 +261,7 @@ class PartialFitStack(CopiedStack):
         rows = self.habits.rows(X[kept])
         for i, j, copy in self._each():
             if copy is None:
-                copy = Copy(seeded_clone(self.estimator, (self._seed, self.offset + i, j)), self.n_features)
+                copy = Copy(seeded_clone(self.estimator, (self._seed, i, j)), self.n_features)
             target = self.habits.target(targets[kept, i, j : j + 1])
             copy.model.partial_fit(rows[:, : copy.n_features], target, **extra)
             self._copies[i][j] = copy

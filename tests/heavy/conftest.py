@@ -1,6 +1,6 @@
-"""Tests against PyTorch and JAX: they are skipped where these are not installed.
+"""Tests against PyTorch: they are skipped where it is not installed.
 
-The examples in the docstrings are marked to be skipped, since the other tests do without either; here they are run.
+The examples in the docstrings are marked to be skipped, since the other tests do without it; here they are run.
 """
 
 import doctest

@@ -51,7 +51,7 @@ def modules_of(stack, make=net):
     modules = []
     for i in range(stack.n_learners):
         module = make(D, stack.n_outputs)
-        held = stack._blocks[0].modules.parameters
+        held = stack._blocks[0].parameters
         names = dict(module.named_parameters())
         at = {name: held[name][i] if stack.mode == "vmap" else held[f"{i}.{name}"] for name in names}
         with torch.no_grad():
@@ -69,7 +69,7 @@ def say(modules, X):
 def photograph(stack):
     """Everything that learning could change, bit for bit."""
     blocks = [
-        (block.modules.parameters, block.modules.buffers, block.optimizer.state_dict(), block.average, block.steps)
+        (block.parameters, block.buffers, block.optimizer.state_dict(), block.average, block.steps)
         for block in stack._blocks
     ]
     return repr(plain((blocks, vars(stack.inputs), stack._dice, [block.taught for block in stack._blocks])))
@@ -96,7 +96,7 @@ def test_it_keeps_the_contract(mode, factory, n_outputs, check):
 
 OPTIMIZERS = {
     "default": None,
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9, nesterov=True),
     "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.05),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1),
@@ -239,9 +239,9 @@ def test_the_random_numbers_of_others_are_left_alone(mode):
 def test_every_learner_starts_from_a_seed_of_its_own():
     stack = opened()
     stack.grow(2)
-    weights = torch.cat([block.modules.parameters["0.weight"] for block in stack._blocks])
+    weights = torch.cat([block.parameters["0.weight"] for block in stack._blocks])
     assert len({tuple(weight.flatten().tolist()) for weight in weights}) == N + 2
-    assert not torch.equal(opened(seed=1)._blocks[0].modules.parameters["0.weight"], weights[:N])
+    assert not torch.equal(opened(seed=1)._blocks[0].parameters["0.weight"], weights[:N])
 
 
 def test_dropout_is_drawn_when_taught_and_not_when_asked():
@@ -258,7 +258,7 @@ def test_batch_normalisation_learns_from_batches_and_not_from_asking():
     stack = opened(net_with_statistics, mode="list", standardize=False)
     X, targets, weight = rows(30)
     stack.learn_batch(X, targets, weight)
-    mean = stack._blocks[0].modules.modules[0][0].running_mean
+    mean = stack._blocks[0].modules[0][0].running_mean
     assert np.allclose(mean.numpy(), 0.1 * X.mean(axis=0), atol=1e-6)
     before = photograph(stack)
     stack.predict(X + 10)
@@ -424,7 +424,7 @@ class Breaks(torch.nn.Module):
 def test_a_step_that_is_no_number_is_not_taken(mode, how, what):
     stack = opened(lambda d, m: Breaks(how, m), mode=mode, standardize=False)
     with torch.no_grad():
-        held = stack._blocks[0].modules.parameters
+        held = stack._blocks[0].parameters
         (held["layer.bias"][1] if mode == "vmap" else held["1.layer.bias"]).fill_(10.0)
     X, targets, weight = rows(6)
     stack.learn(X, targets, weight)
