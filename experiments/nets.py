@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from experiments import big_datasets
+from experiments.batch import GradientBoosting
 from experiments.records import rounded
-from streamboost import big_datasets, datasets
+from streamboost import datasets
 from streamboost.arrays import FloatArray
 from streamboost.bases import Constant
-from streamboost.batch import GradientBoosting
 from streamboost.boosting import Booster
 from streamboost.datasets import Dataset
 from streamboost.descents import GradientDescent

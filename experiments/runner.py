@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from experiments import nets, page, records, registry
+from experiments.big_datasets import DamagedData, MissingData
 from experiments.records import CACHE, Mode, Record
-from streamboost.big_datasets import DamagedData, MissingData
 
 SEEDS = {"quick": (0,), "full": (0, 1, 2)}
 

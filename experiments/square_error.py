@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import nets
+from experiments.big_datasets import SLICE_TARGETS
 from experiments.records import Mode, Progress, Record, Row, rounded
 from streamboost import datasets
-from streamboost.big_datasets import SLICE_TARGETS
 
 TITLE = "Table 1: which square error is printed?"
 INTRODUCTION = (

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamboost import big_datasets, datasets
+from experiments import big_datasets
+from experiments.big_datasets import MissingData
+from streamboost import datasets
 from streamboost.arrays import FloatArray
-from streamboost.big_datasets import MissingData
 from streamboost.datasets import Dataset
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from experiments import nets
+from experiments.big_datasets import MissingData
 from experiments.records import Mode, Progress, Record, Row, rounded, summary
-from streamboost.big_datasets import MissingData
 
 TITLE = "Table 1: average test-time loss"
 INTRODUCTION = (

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamboost import big_datasets
-from streamboost.big_datasets import DamagedData, MissingData, load_cpu_act, load_mnist, load_slice, load_year
+from experiments import big_datasets
+from experiments.big_datasets import DamagedData, MissingData, load_cpu_act, load_mnist, load_slice, load_year
 
 
 @pytest.fixture
@@ -116,14 +116,6 @@ def test_a_file_cut_short_between_lines_is_refused_with_the_rows_it_should_have(
         load_slice()
 
 
-def test_a_file_cut_short_within_a_line_is_refused(folder, small_year):
-    lines, _ = small_year
-    content = "\n".join(lines)
-    (folder / "YearPredictionMSD.txt").write_text(content[: len(content) // 2])
-    with pytest.raises(DamagedData, match=r"YearPredictionMSD.txt .*Get it again from"):
-        load_year()
-
-
 def test_a_number_cut_short_at_the_very_end_is_noticed_by_the_targets(folder, small_slice):
     lines, _ = small_slice
     lines[-1] = lines[-1].rsplit(",", 1)[0] + ",1"
@@ -139,15 +131,6 @@ def test_an_archive_cut_short_is_refused(folder, small_year):
     (folder / "YearPredictionMSD.txt.zip").write_bytes(whole.read_bytes()[:-100])
     with pytest.raises(DamagedData, match="cannot be unpacked"):
         load_year()
-
-
-def test_rows_of_the_wrong_number_are_never_passed_off_as_the_set(folder):
-    (folder / "slice_localization_data.csv").write_text("\n".join(slice_lines(40)[0]))
-    (folder / "YearPredictionMSD.txt").write_text("\n".join(year_lines(40)[0]))
-    with pytest.raises(DamagedData, match="53,500 rows"):
-        load_slice()
-    with pytest.raises(DamagedData, match="515,345 rows"):
-        load_year("test")
 
 
 def test_a_file_of_one_value_a_column_is_refused_though_its_targets_fit(folder, small_slice, small_year):
@@ -185,30 +168,6 @@ def test_a_word_among_the_numbers_is_refused_with_the_shape_the_file_should_have
         load_year()
 
 
-@pytest.mark.parametrize(
-    ("name", "load"),
-    [
-        ("slice_localization_data.csv", load_slice),
-        ("YearPredictionMSD.txt.zip", load_year),
-        ("cpu_act.parquet", load_cpu_act),
-        ("mnist_train.parquet", load_mnist),
-        ("train-images-idx3-ubyte.gz", load_mnist),
-    ],
-)
-def test_a_directory_in_place_of_a_file_is_refused(folder, name, load):
-    (folder / name).mkdir()
-    with pytest.raises(DamagedData, match=rf"{name} is a directory, expected a file \(.*Get it from "):
-        load()
-
-
-def test_a_directory_beside_the_file_does_no_harm(folder, small_slice):
-    lines, rows = small_slice
-    (folder / "slice_localization_data.csv").mkdir()
-    with zipfile.ZipFile(folder / "slice_localization_data.zip", "w") as archive:
-        archive.writestr("slice_localization_data.csv", "\n".join(lines))
-    np.testing.assert_array_equal(load_slice().y, rows[:, -1])
-
-
 # Missing files.
 
 
@@ -232,13 +191,6 @@ def test_without_a_folder_the_variable_is_named(monkeypatch):
     monkeypatch.delenv("STREAMBOOST_DATA", raising=False)
     with pytest.raises(MissingData, match="Set STREAMBOOST_DATA"):
         load_slice()
-
-
-def test_there_are_two_splits(folder):
-    with pytest.raises(ValueError, match="split is 'valid'"):
-        load_mnist("valid")
-    with pytest.raises(ValueError, match="split is 'valid'"):
-        load_year("valid")
 
 
 # MNIST and the Parquet files.
@@ -310,18 +262,3 @@ def test_the_real_files_are_what_the_table_says(name):
     assert X.shape == (known.n_rows, known.n_columns)
     assert len(y) == known.n_rows
     assert len(names) == known.n_columns
-
-
-def test_the_extract_of_slice_goes_through_the_parser_and_is_refused(folder, monkeypatch):
-    extract = Path(os.environ.get("STREAMBOOST_EXTRACTS", "nowhere"), "slice_PARTIAL_head.parquet")
-    if not extract.exists():
-        pytest.skip("slice_PARTIAL_head.parquet is not in STREAMBOOST_EXTRACTS")
-    table = pq.read_table(extract)
-    lines = [",".join(table.column_names), *(",".join(map(str, row.values())) for row in table.to_pylist())]
-    (folder / "slice_localization_data.csv").write_text("\n".join(lines))
-    with pytest.raises(DamagedData, match="has 682 rows of 386 columns"):
-        load_slice()
-    monkeypatch.setattr(big_datasets, "SLICE_ROWS", 682)
-    y = table["target"].to_numpy()
-    monkeypatch.setattr(big_datasets, "SLICE_TARGETS", (y.min(), y.max(), y.mean()))
-    np.testing.assert_array_equal(load_slice().y, y)

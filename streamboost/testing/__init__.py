@@ -1,8 +1,8 @@
-"""The contracts of stacks, losses, descents and bases, runnable by anyone on their own.
+"""The contracts of stacks and losses, runnable by anyone on their own.
 
 Each contract is a row of small ``check_*`` functions. One call runs them all and raises an ``AssertionError`` that
-says what was promised and what happened instead; to see them one by one, loop over :data:`STACK_CHECKS` and its
-sisters, with pytest's ``parametrize`` for example.
+says what was promised and what happened instead; to see them one by one, loop over :data:`STACK_CHECKS` and
+:data:`LOSS_CHECKS`, with pytest's ``parametrize`` for example.
 
 Examples
 --------
@@ -20,22 +20,14 @@ Traceback (most recent call last):
 AssertionError: Restless: a learner that has learned nothing says 0; one said 0.01.
 """
 
-from streamboost.testing.base_checks import BASE_CHECKS, BaseCase, check_base
-from streamboost.testing.descent_checks import DESCENT_CHECKS, DescentCase, check_descent
 from streamboost.testing.loss_checks import LOSS_CHECKS, LossCase, check_loss
 from streamboost.testing.stack_checks import STACK_CHECKS, StackCase, check_stack
 
 __all__ = [
-    "BASE_CHECKS",
-    "DESCENT_CHECKS",
     "LOSS_CHECKS",
     "STACK_CHECKS",
-    "BaseCase",
-    "DescentCase",
     "LossCase",
     "StackCase",
-    "check_base",
-    "check_descent",
     "check_loss",
     "check_stack",
 ]

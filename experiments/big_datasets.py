@@ -113,14 +113,6 @@ PARQUETS = {
         "Median house values of 20,640 blocks in California, 1990 (StatLib).",
         TORGO,
     ),
-    "covtype": Parquet(
-        581_012,
-        54,
-        6_418_732,
-        "7d0c71b93f8f16f05fb37972b16a2036ea6696b4fa04c775817976366fb3e705",
-        "The kind of forest, 1 to 7, on 581,012 patches of land (UCI, CC BY 4.0).",
-        f"{UCI}/31/covertype, converted to Parquet with the columns in their order and the target last",
-    ),
 }
 
 Split = Literal["train", "test"]
@@ -151,7 +143,6 @@ def load_mnist(split: Split = "train") -> Dataset:
     split : {"train", "test"}
         60,000 rows or the other 10,000.
     """
-    _check_split(split)
     name = f"mnist_{split}"
     if (_folder() / f"{name}.parquet").exists():
         return _load_parquet(name, int)
@@ -192,7 +183,6 @@ def load_year(split: Split = "train") -> Dataset:
     split : {"train", "test"}
         The first 463,715 rows or the last 51,630, which share no artist.
     """
-    _check_split(split)
     expected = f"{YEAR_ROWS:,} rows of {YEAR_COLUMNS} columns"
     places = ("YearPredictionMSD.txt", "YearPredictionMSD.txt.zip", "YearPredictionMSD.zip", "yearpredictionmsd.zip")
     file = _find(places, expected, YEAR_HOME)
@@ -225,11 +215,6 @@ def load_cal_housing() -> Dataset:
     return _load_parquet("cal_housing", float)
 
 
-def load_covtype() -> Dataset:
-    """The kind of forest, 1 to 7, from 54 columns. Seven classes."""
-    return _load_parquet("covtype", int)
-
-
 # Finding files.
 
 
@@ -239,12 +224,9 @@ def _folder() -> Path:
 
 
 def _find(names: tuple[str, ...], expected: str, home: str) -> Path:
-    there = [_folder() / name for name in names if (_folder() / name).exists()]
-    for file in there:
-        if not file.is_dir():
-            return file
-    if there:
-        raise DamagedData(f"{there[0].name} is a directory, expected a file ({expected}). Get it from {home}.")
+    for name in names:
+        if (_folder() / name).is_file():
+            return _folder() / name
     told = os.environ.get(FOLDER)
     where = f"It was looked for in {told!r}." if told else f"Set {FOLDER} to the folder that holds it."
     raise MissingData(f"{' or '.join(names[:2])} ({expected}) is missing. Get it from {home}.", where)
@@ -265,11 +247,6 @@ def _load_parquet(name: str, kind: type) -> Dataset:
     *names, target = table.column_names
     X = np.column_stack([table[column].to_numpy().astype(float) for column in names])
     return Dataset(X, table[target].to_numpy().astype(kind), names, known.description)
-
-
-def _check_split(split: object) -> None:
-    if split not in ("train", "test"):
-        raise ValueError(f"split is {split!r}, expected 'train' or 'test'.")
 
 
 # Reading them.

@@ -23,19 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from streamboost import descents
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import Base, Constant
 from streamboost.binning import Bins
 from streamboost.boosting import BLOCK
-from streamboost.chunks import check_chunk, check_rows
+from streamboost.chunks import check_chunk
 from streamboost.cost import CostMeter
 from streamboost.descents import Descent
 from streamboost.edges import EdgeMeter
 from streamboost.losses import Loss
 from streamboost.stacks.base import Stack
-from streamboost.stacks.chain import part_seed
-from streamboost.stacks.tree import TreeStack
+
+PATIENCE = 2  # looks in a row that bring nothing, after which a learner has converged
 
 
 class Stage(NamedTuple):
@@ -58,27 +57,23 @@ class GradientBoosting:
     Parameters
     ----------
     loss : Loss
-    descent : Descent, optional
-        Left out, the loss picks it, as in :class:`~streamboost.boosting.Booster`. With
-        :class:`~streamboost.descents.ResidualProjection` this is residual boosting.
-    make_stack : callable, optional
-        Called without arguments for each stage, returns a new stack of one learner. Left out: trees of depth 7.
+    descent : Descent
+        With :class:`~streamboost.descents.ResidualProjection` this is residual boosting.
+    make_stack : callable
+        Called without arguments for each stage, returns a new stack of one learner.
     n_learners : int
         N.
     base : Base, optional
         y⁰; it learns all rows once, first, and is frozen like the stages. Left out: the constant of least loss.
     chunk_size : int
         Rows learned at a time by a learner that cannot be refitted.
-    check_every : int, optional
-        Rows between two looks at the square loss of such a learner. Left out: a whole pass.
-    tolerance, patience : float, int
-        It has converged when its square loss was not lower by this fraction than the best one so far at this
-        many looks in a row.
+    tolerance : float
+        It has converged when its square loss was not lower by this fraction than the best one so far after two
+        passes in a row.
     max_passes : int
         When to give up waiting for that, with a warning.
-    shuffle : bool
-        Whether each pass takes the rows in an order of its own.
     seed : int
+        Of the learners, and of the order that each pass takes the rows in.
 
     Attributes
     ----------
@@ -96,11 +91,12 @@ class GradientBoosting:
     >>> import numpy as np
     >>> from streamboost.descents import GradientDescent
     >>> from streamboost.losses import Squared
+    >>> from streamboost.stacks import TreeStack
     >>> X = np.random.default_rng(0).uniform(size=(500, 2))
     >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
     >>> model = GradientBoosting(Squared(), GradientDescent(0.5), lambda: TreeStack(1, max_depth=3), n_learners=8)
     >>> model = model.fit(X, y)
-    >>> print(f"RMSE {np.sqrt(np.mean((model.predict(X)[:, 0] - y) ** 2)):.2f} for {model.cost.units:,} units")
+    >>> print(f"RMSE {np.sqrt(np.mean((model.score(X)[:, 0] - y) ** 2)):.2f} for {model.cost.units:,} units")
     RMSE 0.08 for 26,000 units
 
     References
@@ -113,44 +109,24 @@ class GradientBoosting:
     def __init__(
         self,
         loss: Loss,
-        descent: Descent | None = None,
-        make_stack: Callable[[], Stack] | None = None,
+        descent: Descent,
+        make_stack: Callable[[], Stack],
         *,
         n_learners: int = 10,
         base: Base | None = None,
         chunk_size: int = 32,
-        check_every: int | None = None,
         tolerance: float = 1e-3,
-        patience: int = 2,
         max_passes: int = 100,
-        shuffle: bool = True,
         seed: int = 0,
     ) -> None:
-        counts = {
-            "n_learners": n_learners,
-            "chunk_size": chunk_size,
-            "check_every": 1 if check_every is None else check_every,
-            "patience": patience,
-            "max_passes": max_passes,
-        }
-        for name, value in counts.items():
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(
-                    f"{name} is {value!r}, expected a whole number of at least 1. If unsure, leave it out."
-                )
-        if not 0 <= tolerance < 1:
-            raise ValueError(f"tolerance is {tolerance!r}, expected a number in [0, 1). If unsure, leave it out.")
         self.loss = loss
-        self.descent = descents.for_loss(loss) if descent is None else descent
-        self.make_stack = make_stack or _make_tree
+        self.descent = descent
+        self.make_stack = make_stack
         self.n_learners = n_learners
         self.base = base
         self.chunk_size = chunk_size
-        self.check_every = check_every
         self.tolerance = tolerance
-        self.patience = patience
         self.max_passes = max_passes
-        self.shuffle = shuffle
         self.seed = seed
         self.stages: list[Stack] = []
         self.history: list[Stage] = []
@@ -162,12 +138,9 @@ class GradientBoosting:
         self,
         X: FloatArray,
         y: FloatArray,
-        weight: FloatArray | None = None,
         callback: Callable[[int, int, GradientBoosting], object] | None = None,
     ) -> Self:
         """Forget everything, and train N learners in order.
-
-        Input that is refused changes nothing; an error in the midst of training leaves the learners finished so far.
 
         Parameters
         ----------
@@ -175,12 +148,11 @@ class GradientBoosting:
             NaN is a missing value.
         y : array of shape (n,) or (n, k)
             Targets, coded as the loss wants them.
-        weight : array of shape (n,), optional
         callback : callable, optional
             ``callback(stage, units, self)``, called after every chunk (or fit to all rows) that the learner of this
             stage, counted from 1, has learned: ``units`` is the cost so far, and ``self`` predicts with that learner.
         """
-        rows = _Rows(X, y, weight, self.loss)
+        rows = _Rows(X, y, self.loss)
         self.cost = CostMeter()
         self.stages, self.history = [], []
         self._scale = self.loss.scale(rows.y, rows.weight)
@@ -190,13 +162,9 @@ class GradientBoosting:
         for number in range(1, self.n_learners + 1):
             stack = self._new_stack(rows.X.shape[1])
             self.stages.append(stack)
-            try:
-                for stage in self._train(stack, rows):
-                    if callback is not None:
-                        callback(number, stage.finished, self)
-            except BaseException:
-                self.stages.pop()
-                raise
+            for stage in self._train(stack, rows):
+                if callback is not None:
+                    callback(number, stage.finished, self)
             self._edges[number - 1] = stage.edge
             self.history.append(stage)
             rows.said.append(in_blocks(partial(_first, stack), rows.X))
@@ -213,18 +181,8 @@ class GradientBoosting:
 
     def _new_stack(self, n_features: int) -> Stack:
         stack = self.make_stack()
-        if not isinstance(stack, Stack) or stack.n_learners != 1:
-            given = f"{stack.n_learners} learners" if isinstance(stack, Stack) else repr(stack)
-            raise ValueError(
-                f"make_stack returned {given}, expected a stack of one learner: batch boosting adds them one by one. "
-                "Write lambda: TreeStack(1)."
-            )
-        if any(stack is other for other in self.stages):
-            raise ValueError(
-                f"make_stack returned the same {type(stack).__name__} twice, expected a new one at each call. "
-                "Write lambda: TreeStack(1)."
-            )
-        stack.open(n_features, self.loss.n_outputs, part_seed(self.seed, len(self.stages)))
+        seed = np.random.SeedSequence((self.seed, len(self.stages))).generate_state(1)[0]
+        stack.open(n_features, self.loss.n_outputs, int(seed))
         return stack
 
     def _train(self, stack: Stack, rows: _Rows) -> Iterator[Stage]:
@@ -250,7 +208,6 @@ class GradientBoosting:
     def _descend(self, stack: Stack, rows: _Rows) -> Iterator[Stage]:
         """Show the learner chunk after chunk until its square loss stops falling."""
         started = self.cost.units
-        look_every = self.check_every or len(rows.X)
         best, disappointments = math.inf, 0
         shown, edge, looked = 0, math.nan, 0
         meter = EdgeMeter(1, window=1)
@@ -261,13 +218,13 @@ class GradientBoosting:
             stack.learn_batch(X, target, weight)
             self._count(len(X))
             shown += len(X)
-            if shown - looked >= look_every:
+            if shown - looked >= len(rows.X):
                 edge, looked = float(meter.running[0]), shown
                 meter = EdgeMeter(1, window=1)
                 missed = 1.0 - edge  # its square loss, as a share of its target: NaN, and no better, if that is 0
                 improved = missed < best * (1.0 - self.tolerance)
                 best, disappointments = min(best, missed), 0 if improved else disappointments + 1
-            converged = disappointments >= self.patience
+            converged = disappointments >= PATIENCE
             yield Stage(len(self.stages), started, self.cost.units, shown, edge, converged)
             if converged:
                 return
@@ -282,7 +239,7 @@ class GradientBoosting:
         """The rows of every chunk, pass after pass."""
         rng = np.random.default_rng((self.seed, len(self.stages)))
         for _ in range(self.max_passes):
-            order = rng.permutation(n) if self.shuffle else np.arange(n)
+            order = rng.permutation(n)
             for start in range(0, n, self.chunk_size):
                 yield order[start : start + self.chunk_size]
 
@@ -294,8 +251,7 @@ class GradientBoosting:
         target = self.descent.next_target(walk, h, self.loss, rows.y[chunk])
         if not np.isfinite(target).all():
             raise FloatingPointError(
-                f"the gradient of {self.loss!r} is not finite at learner {len(self.stages)}. "
-                "Use a smaller step size, or a projection (ResidualProjection with a domain)."
+                f"the gradient of {self.loss!r} is not finite at learner {len(self.stages)}. Use a smaller step size."
             )
         return target
 
@@ -314,30 +270,14 @@ class GradientBoosting:
 
     def walk(self, X: FloatArray) -> FloatArray:
         """The partial sums y⁰ … yᴺ of every row, (n, N + 1, m)."""
-        if not self.stages:
-            raise ValueError("the model has no learner yet. Call fit(X, y) first.")
-        return self._walk(check_rows(X, self.stages[0].n_features), self.stages)[0]
+        h = np.empty((len(X), len(self.stages), self.loss.n_outputs))
+        for i, stack in enumerate(self.stages):
+            h[:, i] = stack.predict(X)[:, 0]
+        return self.descent.walk(self.origin.predict(X), h, self.eta)
 
     def score(self, X: FloatArray) -> FloatArray:
         """The raw score of every row, (n, m)."""
         return self.descent.score(self.walk(X))
-
-    def predict(self, X: FloatArray) -> FloatArray:
-        """The prediction of every row: its score through the loss's link."""
-        return self.loss.predict(self.score(X))
-
-    def staged_score(self, X: FloatArray) -> Iterator[FloatArray]:
-        """The raw scores (n, m) with the first learner, the first two, and so on."""
-        walk = self.walk(X)
-        for i in range(1, walk.shape[1]):
-            yield self.descent.score(walk[:, : i + 1])
-
-    def _walk(self, X: FloatArray, stages: list[Stack]) -> tuple[FloatArray, FloatArray]:
-        """The partial sums with these learners, (n, i + 1, m), and what each of them says, (n, i, m)."""
-        h = np.empty((len(X), len(stages), self.loss.n_outputs))
-        for i, stack in enumerate(stages):
-            h[:, i] = stack.predict(X)[:, 0]
-        return self.descent.walk(self.origin.predict(X), h, self.eta[: len(stages)]), h
 
 
 def _first(stack: Stack, X: FloatArray) -> FloatArray:
@@ -352,12 +292,8 @@ def in_blocks(ask: Callable[[FloatArray], FloatArray], X: FloatArray) -> FloatAr
 class _Rows:
     """All rows, checked, and seen as the windows that learners are refitted to."""
 
-    def __init__(self, X: FloatArray, y: FloatArray, weight: FloatArray | None, loss: Loss) -> None:
-        self.X, self.y, self.weight = check_chunk(X, y, weight, loss)
-        if not self.weight.any():
-            raise ValueError(
-                f"X has {len(self.X)} rows, none of which weighs anything: there is nothing to learn. Pass more rows."
-            )
+    def __init__(self, X: FloatArray, y: FloatArray, loss: Loss) -> None:
+        self.X, self.y, self.weight = check_chunk(X, y, None, loss)
         self.y0: FloatArray = np.empty((0, 0))  # where the walk of every row starts, (n, m)
         self.said: list[FloatArray] = []  # what finished learners say of them, (n, m): asked once, charged each time
         self._windows: dict[int, _AllRows] = {}
@@ -387,7 +323,3 @@ class _AllRows:
     def codes(self) -> NDArray[np.uint8]:
         """The rows as bin codes, (d, n)."""
         return self.bins.encode(self.X)
-
-
-def _make_tree() -> Stack:
-    return TreeStack(1)
