@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from river import forest, tree
 from sklearn.linear_model import Ridge, SGDRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.svm import SVR
 from sklearn.tree import ExtraTreeRegressor
 from small_learners import nearest, river_line
 
@@ -34,8 +37,12 @@ STACKS = {
     "trees": lambda: TreeStack(N, max_depth=3, n_bins=16),
     "trees, forgetting": lambda: TreeStack(N, max_depth=2, forget=5, min_samples_leaf=1, l2=0),
     "river": lambda: RiverStack(river_line(), N),
+    "river tree": lambda: RiverStack(tree.HoeffdingTreeRegressor(grace_period=10), N),
+    "river forest": lambda: RiverStack(forest.ARFRegressor(n_models=2), N),
     "partial_fit": lambda: PartialFitStack(SGDRegressor(), N),
+    "partial_fit, random": lambda: PartialFitStack(MLPRegressor(hidden_layer_sizes=(3,)), N),
     "batch": lambda: BatchStack(Ridge(), N),
+    "batch, one output": lambda: BatchStack(SVR(), N),
     "batch, random": lambda: BatchStack(ExtraTreeRegressor(max_depth=3), N),
     "function": lambda: FunctionStack(nearest, N),
 }

@@ -1,6 +1,5 @@
 """Linear learners against ridge regression by the normal equations, by scikit-learn, and against a loop."""
 
-import copy
 import itertools
 
 import naive
@@ -233,18 +232,6 @@ def test_learners_grown_later_leave_the_old_ones_alone(options):
     stack.learn(X[20:], np.concatenate([targets, targets[:, :2]], axis=1)[20:], weight[20:])
     never.learn(X[20:], targets[20:], weight[20:])
     assert_allclose(stack.predict(X)[:, :N], never.predict(X), rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", KINDS)
-def test_learning_nothing_changes_nothing(options):
-    X, targets, weight = rows()
-    stack = opened(**options)
-    stack.learn(X, targets, weight)
-    before = copy.deepcopy(stack.__dict__)
-    stack.learn(X[:0], targets[:0], weight[:0])
-    stack.learn(X, targets + 1.0, np.zeros(40))
-    assert_array_equal(stack.weights, before["_weights"].reshape(stack.weights.shape))
-    assert_array_equal(stack.inputs.mean, before["inputs"].mean)
 
 
 @pytest.mark.parametrize(

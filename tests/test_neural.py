@@ -188,19 +188,6 @@ def test_rows_and_batches_teach_as_the_textbook_says(kind, activation, rule):
     np.testing.assert_allclose(stack.predict(X), said_by(networks, X), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_a_hundred_rows_leave_the_textbooks_parameters(rule):
-    stack = plain("dense", update=rule)
-    networks = twins(stack)
-    X, targets, weight = stream(stack, 100)
-    stack.learn(X, targets, weight)
-    for i, network in enumerate(networks):
-        for s in range(100):
-            network.learn(X[s : s + 1], targets[s : s + 1, i], weight[s : s + 1])
-        for name in ("W1", "b1", "W2", "b2"):
-            np.testing.assert_allclose(getattr(stack, name)[i], getattr(network, name).p, rtol=1e-9, atol=1e-11)
-
-
 @pytest.mark.parametrize("kind", ["dense", "conv"])
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
 def test_a_step_follows_the_slope_of_the_loss(kind, activation):
@@ -552,18 +539,6 @@ def test_a_rate_set_later_takes_effect_from_there_on_and_is_saved(kind, rule, tm
         stack.learn(X[20:], targets[20:], weight[20:])
     assert states.same_state(loaded, quick)
     assert not np.allclose(slow.parameters, quick.parameters)
-
-
-def test_a_step_is_as_long_as_the_rate_of_the_moment():
-    stack = plain("dense", update=SGD(rate=0.5))
-    X, targets, weight = stream(stack, 1)
-    twin = copy.deepcopy(stack)
-    twin.set_rate(0.125)
-    start = stack.parameters.copy()
-    for one in (stack, twin):
-        one.learn(X, targets, weight)
-    assert np.abs(stack.parameters - start).max() > 0
-    np.testing.assert_allclose(stack.parameters - start, 4 * (twin.parameters - start), atol=1e-12)
 
 
 def test_a_rate_of_nothing_is_refused_and_the_old_one_stays():

@@ -753,15 +753,7 @@ def test_signs_are_refused_for_levels_and_for_more_outputs_before_anything_chang
     assert (stack.n_outputs, stack.categorical.tolist()) == (1, [])
 
 
-# The contract of every stack
-
-
-def test_marks_and_recall_are_predict_in_two_steps_also_for_the_first_learners():
-    stack, X = some_stack()
-    marks = stack.marks(X)
-    assert marks.shape == (60, 3)
-    assert np.array_equal(stack.recall(marks), stack.predict(X))
-    assert np.array_equal(stack.recall(marks[:, :2]), stack.predict(X)[:, :2])
+# Besides the contract of every stack (test_contracts.py)
 
 
 def test_a_stack_that_draws_columns_keeps_what_every_stack_promises():
@@ -777,38 +769,11 @@ def test_a_refit_touches_only_its_tree():
     assert list(stack.refittable) == [0, 1, 2]
 
 
-def test_predict_leaves_the_stack_unchanged_and_gives_an_array_of_its_own():
-    stack, X = some_stack()
-    before = state_of(stack)
-    stack.predict(X)[:] = 7.0
-    stack.marks(X)[:] = 3
-    assert same_state(stack, before)
-
-
-def test_an_empty_chunk_is_a_no_op():
-    stack, _ = some_stack()
-    before = state_of(stack)
-    stack.learn(np.empty((0, 3)), np.empty((0, 3, 2)), np.empty(0))
-    assert stack.predict(np.empty((0, 3))).shape == (0, 3, 2)
-    assert same_state(stack, before)
-
-
 def test_rows_without_columns_fall_into_the_only_leaf():
     X = np.empty((6, 0))
     stack, leaf = refitted(X, np.full((6, 1), 2.0), l2=0)
     assert (leaf == 0).all()
     assert (stack.predict(X) == 2).all()
-
-
-def test_appended_trees_say_nothing_and_the_others_what_they_said():
-    stack, X = some_stack()
-    before = stack.predict(X)
-    stack.grow(2)
-    assert np.array_equal(stack.predict(X)[:, :3], before)
-    assert (stack.predict(X)[:, 3:] == 0).all()
-    assert list(stack.refittable) == [0, 1, 2, 3, 4]
-    stack.refit(4, window_of(X, stack.n_bins), before[:, 0], np.ones(60))
-    assert (stack.predict(X)[:, 4] != 0).any()
 
 
 def test_new_columns_leave_the_predictions_as_they_were_and_can_be_split_on():
@@ -820,17 +785,6 @@ def test_new_columns_leave_the_predictions_as_they_were_and_can_be_split_on():
     stack.refit(2, window_of(wider, stack.n_bins), np.repeat(wider[:, 3:] > 30, 2, axis=1) * 1.0, np.ones(60))
     assert stack.feature[2, 0] == 3
     assert stack.feature_gains().shape == (4,)
-
-
-def test_new_outputs_begin_at_zero_beside_the_old_ones():
-    stack, X = some_stack()
-    before = stack.predict(X)
-    stack.add_outputs(2)
-    assert stack.predict(X).shape == (60, 3, 4)
-    assert np.array_equal(stack.predict(X)[..., :2], before)
-    assert (stack.predict(X)[..., 2:] == 0).all()
-    stack.learn(X, np.ones((60, 3, 4)), np.ones(60))
-    assert (stack.predict(X)[..., 3] > 0).all()
 
 
 def test_an_output_split_in_two_says_the_opposite_and_the_same():

@@ -1,7 +1,5 @@
 """Anyone's regressors as weak learners: the same numbers as a loop over independent clones."""
 
-import copy
-import pickle
 import subprocess
 import sys
 import warnings
@@ -62,10 +60,7 @@ KINDS = {
     "batch svr": lambda: BatchStack(SVR(), N),
     "function": lambda: FunctionStack(fit_mean, N),
 }
-STREAMING = ["river linear", "river tree", "river forest", "sgd", "mlp"]
 RANDOM = ["river forest", "mlp", "batch random tree"]
-
-kinds = pytest.mark.parametrize("kind", list(KINDS))
 
 
 def rows(n=40, d=D, seed=0):
@@ -94,66 +89,7 @@ def train(stack, X, targets, weight=None):
     return stack
 
 
-# What every kind promises.
-
-
-@kinds
-@pytest.mark.parametrize("m", [1, 2])
-def test_a_learner_says_0_until_it_learns_and_something_else_then(kind, m):
-    X = rows()
-    stack = opened(kind, m)
-    assert_array_equal(stack.predict(X), np.zeros((len(X), N, m)))
-    train(stack, X, answers(X, m) + 5.0)
-    assert stack.predict(X).shape == (len(X), N, m)
-    assert (np.abs(stack.predict(X)).max(axis=0) > 0).all()
-
-
-@kinds
-def test_predicting_changes_nothing(kind):
-    X = rows()
-    asked, silent = train(opened(kind), X, answers(X)), train(opened(kind), X, answers(X))
-    first = asked.predict(rows(seed=1))
-    assert_array_equal(asked.predict(rows(seed=1)), first)
-    more = rows(seed=2)
-    train(asked, more, answers(more))
-    train(silent, more, answers(more))
-    assert_array_equal(asked.predict(X), silent.predict(X))
-
-
-@kinds
-def test_predictions_and_inputs_belong_to_the_caller(kind):
-    X = rows()
-    given_rows, given_targets = X.copy(), answers(X)
-    stack = train(opened(kind), given_rows, given_targets)
-    said = stack.predict(given_rows)
-    assert_array_equal(given_rows, X)
-    expected = said.copy()
-    said[:] = 99.0
-    given_rows[:] = 99.0
-    given_targets[:] = 99.0
-    assert_array_equal(stack.predict(X), expected)
-
-
-@kinds
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda stack: pickle.loads(pickle.dumps(stack))])
-def test_a_copy_is_equal_and_independent(kind, duplicate):
-    X, more = rows(), rows(seed=2)
-    stack = train(opened(kind), X, answers(X))
-    before = stack.predict(X)
-    twin = duplicate(stack)
-    assert_array_equal(twin.predict(X), before)
-    train(twin, more, 5.0 - answers(more))
-    assert not np.array_equal(twin.predict(X), before)
-    assert_array_equal(stack.predict(X), before)
-    train(stack, more, 5.0 - answers(more))
-    assert_array_equal(twin.predict(X), stack.predict(X))
-
-
-@kinds
-def test_the_same_seed_gives_the_same_run(kind):
-    X = rows()
-    one, two = (train(opened(kind, 2, seed=11), X, answers(X, 2)) for _ in range(2))
-    assert_array_equal(one.predict(X), two.predict(X))
+# What every kind promises, besides the contract (test_contracts.py).
 
 
 @pytest.mark.parametrize("kind", RANDOM)
@@ -163,56 +99,6 @@ def test_learners_of_one_stack_and_stacks_of_two_seeds_differ_in_their_randomnes
     said = train(opened(kind, seed=1), X, same_for_all).predict(X)
     assert not np.array_equal(said[:, 0], said[:, 1])
     assert not np.array_equal(said, train(opened(kind, seed=2), X, same_for_all).predict(X))
-
-
-@kinds
-def test_an_empty_chunk_is_nothing(kind):
-    X = rows()
-    stack = train(opened(kind), X, answers(X))
-    before = stack.predict(X)
-    train(stack, X[:0], answers(X[:0]))
-    assert_array_equal(stack.predict(X), before)
-    assert stack.predict(X[:0]).shape == (0, N, 1)
-
-
-@kinds
-def test_grown_learners_say_0_at_first_and_the_old_ones_stay(kind):
-    X = rows()
-    stack = train(opened(kind), X, answers(X))
-    before = stack.predict(X)
-    stack.grow(2)
-    assert stack.n_learners == N + 2
-    assert_array_equal(stack.predict(X)[:, :N], before)
-    assert_array_equal(stack.predict(X)[:, N:], 0.0)
-    train(stack, X, answers(X, n_learners=N + 2) + 5.0)
-    assert (np.abs(stack.predict(X)).max(axis=0) > 0).all()
-
-
-@kinds
-def test_new_columns_leave_predictions_alone_and_can_be_learned_with(kind):
-    X = rows()
-    stack = train(opened(kind), X, answers(X))
-    before = stack.predict(X)
-    stack.add_features(2)
-    assert stack.n_features == D + 2
-    nothing_there = np.column_stack([X, np.full((len(X), 2), np.nan)])
-    assert_array_equal(stack.predict(nothing_there), before)
-    wide = rows(d=D + 2, seed=3)
-    assert np.isfinite(train(stack, wide, answers(wide)).predict(wide)).all()
-
-
-@kinds
-@pytest.mark.parametrize("m", [1, 2])
-def test_new_outputs_say_0_at_first_and_the_old_ones_stay(kind, m):
-    X = rows()
-    stack = train(opened(kind, m), X, answers(X, m))
-    before = stack.predict(X)
-    stack.add_outputs(2)
-    assert stack.n_outputs == m + 2
-    assert_array_equal(stack.predict(X)[:, :, :m], before)
-    assert_array_equal(stack.predict(X)[:, :, m:], 0.0)
-    train(stack, X, answers(X, m + 2) + 5.0)
-    assert (np.abs(stack.predict(X)).max(axis=0) > 0).all()
 
 
 @settings(max_examples=10, deadline=None)

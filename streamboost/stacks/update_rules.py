@@ -6,14 +6,44 @@ their parameters: ``first`` follows the gradients, ``second`` their squares.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 LARGEST_RATE = 1e6  # beyond it a single step could leave the range of float32
 
 
+class _Rule:
+    """What the rules have in common: constants that are checked, and how the kernels take them."""
+
+    rate: float
+
+    code: ClassVar[int]  # by which the kernels know the rule
+    has_first: ClassVar[bool]
+    has_second: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            is_sound, expected = CHECKS[name]
+            if not is_sound(value):
+                raise ValueError(f"{name} is {value!r}, expected a number {expected}. If unsure, leave it out.")
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """What the kernels want beside the rate: how much the two memories keep, and what keeps from dividing by 0."""
+        own = vars(self)
+        return own.get("momentum", own.get("beta1", 0.0)), own.get("beta2", 0.0), own.get("eps", 0.0)
+
+
+CHECKS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "rate": (lambda value: 0 < value <= LARGEST_RATE, f"above 0 and at most {LARGEST_RATE:g}"),
+    "eps": (lambda value: value > 0, "above 0"),
+    **dict.fromkeys(("momentum", "beta1", "beta2"), (lambda value: 0 <= value < 1, "in [0, 1)")),
+}
+
+
 @dataclass(frozen=True)
-class SGD:
+class SGD(_Rule):
     """Step by ``rate`` times the gradient: p ← p − rate g.
 
     Parameters
@@ -27,17 +57,9 @@ class SGD:
     has_first: ClassVar[bool] = False
     has_second: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-
-    @property
-    def numbers(self) -> tuple[float, float, float]:
-        """What the kernels want beside the rate."""
-        return 0.0, 0.0, 0.0
-
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(_Rule):
     """Step by a discounted sum of gradients: v ← momentum v + g, p ← p − rate v.
 
     Parameters
@@ -54,18 +76,9 @@ class Momentum:
     has_first: ClassVar[bool] = True
     has_second: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        _check_share("momentum", self.momentum)
-
-    @property
-    def numbers(self) -> tuple[float, float, float]:
-        """What the kernels want beside the rate."""
-        return self.momentum, 0.0, 0.0
-
 
 @dataclass(frozen=True)
-class AdaGrad:
+class AdaGrad(_Rule):
     """Divide by the root of all squares so far: s ← s + g², p ← p − rate g / (√s + eps).
 
     Parameters
@@ -85,18 +98,9 @@ class AdaGrad:
     has_first: ClassVar[bool] = False
     has_second: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        _check_eps(self.eps)
-
-    @property
-    def numbers(self) -> tuple[float, float, float]:
-        """What the kernels want beside the rate."""
-        return 0.0, 0.0, self.eps
-
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(_Rule):
     """Divide a running mean of gradients by the root of a running mean of their squares, both freed of their start.
 
     Parameters
@@ -124,17 +128,6 @@ class Adam:
     code: ClassVar[int] = 3
     has_first: ClassVar[bool] = True
     has_second: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        _check_share("beta1", self.beta1)
-        _check_share("beta2", self.beta2)
-        _check_eps(self.eps)
-
-    @property
-    def numbers(self) -> tuple[float, float, float]:
-        """What the kernels want beside the rate."""
-        return self.beta1, self.beta2, self.eps
 
 
 UpdateRule: TypeAlias = SGD | Momentum | AdaGrad | Adam
@@ -165,20 +158,3 @@ def update_rule(update: str | UpdateRule, rate: float | None) -> UpdateRule:
         raise ValueError(f"update is {update!r}, expected one of {sorted(BY_NAME)} or a rule such as Adam(rate=0.01).")
     rule = BY_NAME[update]
     return rule() if rate is None else rule(rate=rate)
-
-
-def _check_rate(rate: float) -> None:
-    if not 0 < rate <= LARGEST_RATE:
-        raise ValueError(
-            f"rate is {rate!r}, expected a number above 0 and at most {LARGEST_RATE:g}. If unsure, leave it out."
-        )
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a number in [0, 1). If unsure, leave it out.")
-
-
-def _check_eps(eps: float) -> None:
-    if not eps > 0:
-        raise ValueError(f"eps is {eps!r}, expected a number above 0. If unsure, leave it out.")
