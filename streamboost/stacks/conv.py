@@ -141,7 +141,7 @@ class ConvStack(NeuralStack):
         """Refuse: an image has the shape it was declared with."""
         raise TypeError(
             f"ConvStack has images of the fixed shape {self.shape} and cannot take {k} more columns. "
-            "Put what else is known of a row into a stack of its own."
+            "Leave them out, or use another learner."
         )
 
     @property
