@@ -177,10 +177,7 @@ def test_a_cluster_that_answers_and_cannot_be_joined_is_told_from_one_that_is_do
 
 
 def test_the_room_is_entered_without_ray_and_knows_its_names():
-    code = "import sys, streamboost.cluster; print('ray' in sys.modules, 'numba' in sys.modules)"
+    code = "import sys, streamboost.cluster; print('ray' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout.split() == ["False", "False"]
-    assert {*cluster.__all__} <= {*dir(cluster)}
+    assert said.stdout.split() == ["False"]
     assert all(getattr(cluster, name).__name__ == name for name in cluster.__all__)
-    with pytest.raises(AttributeError, match=r"'streamboost.cluster' has no attribute 'SparkCrew'"):
-        _ = cluster.SparkCrew

@@ -5,7 +5,7 @@ Operations flow in by :meth:`Crew.call` (they change a worker) and :meth:`Crew.a
 save the same *cut*; one that dies is made anew from the last cut and gets what came after it once more, so that in the
 end every operation has happened exactly once.
 
-What a worker is, :mod:`streamboost.cluster.workers` says; how cuts are made, :mod:`streamboost.cluster.cutting`.
+What a worker is, :mod:`streamboost.cluster.workers` says; how cuts are made, :mod:`streamboost.cluster.recovery`.
 
 :meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and attached by whoever finds
 the checkpoint. :meth:`Crew.confirm` says between them that the checkpoint is on disk. Of the cuts detached and of those
@@ -20,9 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
-from streamboost.cluster.cuts import CutBook
-from streamboost.cluster.cutting import Cutting
-from streamboost.cluster.recovery import Message, Ticket, WorkerLost
+from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost
 from streamboost.cluster.station import Answer, Station, WrongState, owned, size_of
 from streamboost.cluster.workers import SnapshotWorker
 
@@ -62,7 +60,7 @@ class Cut:
     memory: Any = field(default=None)
 
 
-class Crew(Cutting):
+class Crew(Recovery):
     """Workers that are sent operations; what runs them is for subclasses to say.
 
     Parameters
@@ -95,7 +93,9 @@ class Crew(Cutting):
         in_flight: int = IN_FLIGHT,
     ) -> None:
         _check_counts(n_workers=n_workers, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight)
-        super().__init__(cls, options, n_workers, CutBook(directory), in_flight, cut_every, cut_bytes)
+        super().__init__(
+            cls, options, n_workers, directory, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight
+        )
         try:
             for worker in range(n_workers):
                 self._book.folder(worker).mkdir(exist_ok=True)

@@ -154,8 +154,6 @@ def size_of(value: Any) -> int:
         return 8 * len(value) + sum(map(size_of, value))
     if isinstance(value, dict):
         return sum(size_of(key) + size_of(item) for key, item in value.items())
-    if hasattr(value, "memory_usage"):  # a pandas frame
-        return int(np.sum(value.memory_usage()))
     return int(getattr(value, "nbytes", 64))
 
 
