@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.journal import Journal, read_table, table_bytes
-from streamboost.live.answers import unpacked
 from streamboost.live.intake import pack_rows, plain
 
 TABLE = pa.table({"a": [1.0, 2.0], "b": ["x", None]})
@@ -180,31 +179,6 @@ def test_labels_that_are_taken_back_leave_what_was_there_before(journal):
     assert journal.counts == Counter(learned=1, waiting=1) == counted(journal)
 
 
-def test_a_journal_of_version_1_goes_on(tmp_path):
-    path = tmp_path / "journal.db"
-    journal = Journal(path)
-    with journal.transaction() as changes:
-        changes.add_entry("label", TABLE, [1.0, 2.0])
-        changes.add_id("i", "learn", {"rows": 1, "reasons": {"3": "no"}})
-    journal.close()
-    old = sqlite3.connect(path)
-    old.execute("ALTER TABLE entries DROP COLUMN origin")
-    old.execute("PRAGMA user_version = 1")
-    old.commit()
-    old.close()
-    for _ in range(2):
-        journal = Journal(path)
-        [entry, *_] = journal.entries(after=0)
-        assert (entry.table.equals(TABLE), entry.first, entry.origin) == (True, [1.0, 2.0], None)
-        assert unpacked(journal.find_id("i")[1]) == {"rows": 1, "reasons": {3: "no"}}
-        with journal.transaction() as changes:
-            changes.add_entry("label", TABLE, origin={"keys": ["k", "l"]})
-        journal.close()
-    again = Journal(path)
-    assert [entry.origin for entry in again.entries(after=0)] == [None, *[{"keys": ["k", "l"]}] * 2]
-    again.close()
-
-
 def test_rows_with_an_id_are_put_once(journal):
     for _ in range(2):
         journal.put(packed("k"), id="i")
@@ -301,7 +275,7 @@ def test_schemas_that_no_row_has_are_deleted(journal):
     assert journal._db.execute("SELECT count(*) FROM schemas").fetchone()[0] == 1
 
 
-def test_files_of_others_and_of_the_future_are_left_alone(tmp_path):
+def test_files_of_others_and_of_other_versions_are_left_alone(tmp_path):
     path = tmp_path / "journal.db"
     database = sqlite3.connect(path)
     database.execute("CREATE TABLE letters (text)")
@@ -315,6 +289,9 @@ def test_files_of_others_and_of_the_future_are_left_alone(tmp_path):
     future = sqlite3.connect(path)
     future.execute("PRAGMA user_version = 9")
     with pytest.raises(NewerFormat, match=r"format version 9.*Upgrade"):
+        Journal(path)
+    future.execute("PRAGMA user_version = 1")
+    with pytest.raises(SnapshotError, match="from before the first release"):
         Journal(path)
     for connection in (database, future):
         connection.close()

@@ -94,6 +94,8 @@ class Journal:
                 f"{str(self.path)!r} is a journal of format version {version}, and this streamboost reads versions up "
                 f"to {VERSION}. Upgrade: pip install --upgrade streamboost"
             )
+        if n_tables and version < VERSION:
+            raise self._damage(f"it is of format version {version}, from before the first release")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA journal_size_limit = 67108864")  # of the file beside it, after a burst
@@ -105,8 +107,6 @@ class Journal:
         report = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if report != "ok":
             raise self._damage(report)
-        if n_tables and version < VERSION:
-            self._upgrade()
         about = dict(self._db.execute("SELECT name, value FROM about"))
         self.name, self.rows_before, self.target = about["name"], int(about["rows_before"]), about["target"]
         self.counts = self._read_counts()
@@ -119,13 +119,6 @@ class Journal:
         about = [("name", secrets.token_hex(8)), ("rows_before", "0"), ("target", "")]
         self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
         self._db.execute(f"PRAGMA application_id = {APPLICATION}")
-        self._db.execute(f"PRAGMA user_version = {VERSION}")
-        self._db.execute("COMMIT")
-
-    def _upgrade(self) -> None:
-        """Version 1 did not say where entries came from."""
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("ALTER TABLE entries ADD COLUMN origin TEXT")
         self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._db.execute("COMMIT")
 

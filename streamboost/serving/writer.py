@@ -17,10 +17,10 @@ import contextlib
 import copy
 import logging
 import os
-import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -124,10 +124,10 @@ class Writer:
         self.clock = clock
         self.published = self._copy(0)
         self.troubles: dict[str, str] = {}
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(waiting)
-        self._taken: list[_Job | None] = []  # from the queue, but not fit to be done with those before it
+        self._jobs: deque[_Job] = deque()
+        self._waiting = waiting
         self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
-        self._taking = threading.Lock()
+        self._taking = threading.Condition()
         self._stopping = False
         self._has_ended = False
         self._changed: float | None = None  # when the model first differed from the newest copy, or that last failed
@@ -143,8 +143,8 @@ class Writer:
         """Finish what was taken, and end."""
         with self._taking:
             self._stopping = True
+            self._taking.notify()
         if self._thread.is_alive():
-            self._jobs.put(None)
             self._thread.join()
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
@@ -161,12 +161,12 @@ class Writer:
                 raise _broken()
             if self._stopping:
                 raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
-            try:
-                self._jobs.put_nowait(job)
-            except queue.Full:
+            if len(self._jobs) >= self._waiting:
                 raise Refused(
-                    503, f"{self._jobs.maxsize} requests are waiting to be learned already. Try again later.", RETRY
-                ) from None
+                    503, f"{self._waiting} requests are waiting to be learned already. Try again later.", RETRY
+                )
+            self._jobs.append(job)
+            self._taking.notify()
         return job.done
 
     @property
@@ -187,7 +187,7 @@ class Writer:
     @property
     def n_waiting(self) -> int:
         """Requests in the queue."""
-        return self._jobs.qsize() + len(self._taken)
+        return len(self._jobs)
 
     # In the writer's thread.
 
@@ -201,25 +201,21 @@ class Writer:
         """Refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone."""
         with self._taking:
             self._has_ended = True
-        jobs = list(self._taken)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                jobs.append(self._jobs.get_nowait())
-        for job in jobs:
-            if job is not None and job.done.set_running_or_notify_cancel():
+        for job in self._jobs:
+            if job.done.set_running_or_notify_cancel():
                 job.done.set_exception(_broken())
+        self._jobs.clear()
 
     def _serve(self) -> None:
         _step_back()
         while True:
-            try:
-                job = self._taken.pop() if self._taken else self._jobs.get(timeout=self._patience())
-            except queue.Empty:
-                pass
-            else:
-                if job is None:
+            with self._taking:
+                if not self._jobs and not self._stopping:
+                    self._taking.wait(self._patience())
+                jobs = self._next()
+                if not jobs and self._stopping:
                     break
-                self._do(self._with_others(job))
+            self._do(jobs)
             self._look()
             if self._is_copy_due():
                 self._publish()
@@ -233,19 +229,16 @@ class Writer:
             wake = min(wake, max(self._due, now))
         return max(wake - now, 0.0)
 
-    def _with_others(self, job: _Job) -> list[_Job]:
-        """A job, and those that wait right behind it and may be done together with it."""
-        jobs, n_rows = [job], job.n_rows
-        while job.work is None and n_rows < TOGETHER:
-            try:
-                other = self._jobs.get_nowait()
-            except queue.Empty:
+    def _next(self) -> list[_Job]:
+        """The first job that waits, and those right behind it that may be done together with it."""
+        jobs: list[_Job] = []
+        n_rows = 0
+        while self._jobs:
+            job = self._jobs[0]
+            n_rows += job.n_rows
+            if jobs and (jobs[0].work is not None or job.work is not None or n_rows > TOGETHER):
                 break
-            if other is None or other.work is not None or n_rows + other.n_rows > TOGETHER:
-                self._taken.append(other)
-                break
-            jobs.append(other)
-            n_rows += other.n_rows
+            jobs.append(self._jobs.popleft())
         return jobs
 
     def _do(self, jobs: list[_Job]) -> None:

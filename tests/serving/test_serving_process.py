@@ -16,6 +16,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+from served import SMALL, same_as
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.checkpoints import Checkpoint, CheckpointStore, read_latest
@@ -25,9 +26,7 @@ from streamboost.live import LiveModel
 from streamboost.serving import open_live, serve
 from streamboost.serving import server as server_module
 from streamboost.snapshots import save
-from streamboost.states import flatten
 
-SMALL = {"n_estimators": 4, "max_depth": 3, "memory": (64, 256), "new_columns": "grow", "random_state": 0}
 DRIVER = """
 import sys
 from streamboost import SGBRegressor
@@ -130,11 +129,6 @@ def friedman(n, seed=0):
     return [{f"x{j}": float(v) for j, v in enumerate(x[:5])} for x in X], y.tolist()
 
 
-def bits(model):
-    parts = flatten(model).items()
-    return {name: part.tobytes() if isinstance(part, np.ndarray) else repr(part) for name, part in parts}
-
-
 def learned_directly(rows, y, model=None):
     model = model or SGBRegressor(**SMALL)
     model.learn(pa.Table.from_pylist(rows), np.array(y))
@@ -189,7 +183,7 @@ def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path):
     assert sent_again == kills, "each time the server was killed under load"
     found = read_latest(tmp_path / "m" / "live")
     assert found.rows == len(y)
-    assert bits(found.model) == bits(learned_directly(rows, y))
+    assert same_as(found.model) == same_as(learned_directly(rows, y))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -381,7 +375,7 @@ def test_the_directory_of_a_run_is_served_from_its_newest_checkpoint_and_stays_a
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").glob("checkpoint-*")} == before
     with open_live(tmp_path / "m") as live:
         assert (live.target, live.rows) == ("price", 300)
-        assert bits(live.model) == bits(learned_directly(rows, y))
+        assert same_as(live.model) == same_as(learned_directly(rows, y))
     assert read_latest(tmp_path / "m").position == 200
 
 
