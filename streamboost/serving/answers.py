@@ -17,6 +17,7 @@ from streamboost.serving.refusals import Refused
 from streamboost.serving.writer import Published
 
 Count = Annotated[int, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, le=1, description="Of every class, where the model has classes.")]
 Repeated = Annotated[bool, Meta(description="Whether this id was answered before.")]
 
 
@@ -25,12 +26,7 @@ class Predictions(TypedDict):
 
     predictions: list[Value]
     model_rows: Annotated[Count, Meta(description="Rows known to the copy that predicted.")]
-    probabilities: NotRequired[
-        Annotated[
-            list[dict[str, Annotated[float, Meta(ge=0, le=1)]]],
-            Meta(description="Of every class, where the model has classes."),
-        ]
-    ]
+    probabilities: NotRequired[list[dict[str, Probability]]]
     unknown_columns: NotRequired[list[str]]
 
 

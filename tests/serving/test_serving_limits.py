@@ -29,29 +29,8 @@ def test_a_model_does_not_grow_without_bounds(tmp_path):
         assert served.post("/learn", json={"row": {"b": 1, "c": 1, "y": 0}}).status_code == 200
         refused = served.post("/learn", json={"row": {"d": 1, "y": 0}})
         assert (refused.status_code, "4 columns" in refused.text) == (422, True)
+        assert served.post("/predict", json={"row": {"d": 1}, "keys": ["l"]}).status_code == 422
         assert served.live.rows == 5
-
-
-def test_neither_rows_that_wait_nor_early_labels_let_a_model_grow_without_bounds(tmp_path):
-    with serving(tmp_path / "m", SGBClassifier(**SMALL), limits=Limits(columns=3, classes=4)) as served:
-
-        def ask(name, key):
-            return served.post("/predict", json={"row": {"a": 1.0, name: 1.0}, "keys": [key]}).status_code
-
-        served.learn([{"a": 1.0, "y": 0}, {"a": 2.0, "y": 1}])
-        assert served.post("/predict", json={"row": dict.fromkeys("abcd", 1.0), "keys": ["k"]}).status_code == 422
-        assert [ask(name, name) for name in "bcd"] == [200] * 3  # each would fit
-        labels = [{"key": name, "target": 0} for name in "bcd"]
-        told = served.post("/label", json={"labels": labels}).json()
-        assert (told["learned"], "4 columns" in told["quarantined"][0]["reason"]) == (2, True)
-        early = [{"key": f"early {i}", "target": i} for i in range(2, 6)]
-        told = [served.post("/label", json={"labels": [label]}).json() for label in early]
-        assert [len(one["quarantined"]) for one in told] == [0, 0, 1, 1]
-        assert [ask("b", label["key"]) for label in early] == [200] * 4
-        wait_for(lambda: served.live.rows == 6)
-        assert served.live.model.encoder_.names == ["a", "b", "c"]
-        assert served.live.model.classes_.tolist() == [0, 1, 2, 3]
-        assert served.learn([{"a": 1.0, "y": 3}])["learned"] == 1, "what is known is learned as ever"
 
 
 @pytest.mark.parametrize("body", [{"rows": [{"x0": 0.5}] * 101}, arrow(pa.table({"x0": [0.5] * 101}))])

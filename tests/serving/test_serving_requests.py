@@ -62,17 +62,6 @@ def test_labels_that_are_no_text_are_names_as_json_writes_them(classes, labels, 
     assert said["probabilities"][0].keys() == names
 
 
-def test_targets_beside_the_rows_are_as_good_as_inside(tmp_path):
-    rows = friedman(100)
-    with (
-        serving(tmp_path / "a", SGBRegressor(**SMALL)) as inside,
-        serving(tmp_path / "b", SGBRegressor(**SMALL)) as beside,
-    ):
-        inside.learn(rows)
-        beside.learn([{k: v for k, v in row.items() if k != "y"} for row in rows], targets=[row["y"] for row in rows])
-        assert same_as(inside.live.model) == same_as(beside.live.model)
-
-
 def test_columns_the_model_does_not_know_are_named(regression):
     regression.learn(friedman(50))
     regression.catch_up()
