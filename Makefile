@@ -8,13 +8,18 @@ ALL ?= .venv-all
 BENCH ?= .venv-bench
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all brokers test-nojit lint format bench paper docs wheel clean
+.PHONY: demo test test-long test-all brokers test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost.demo
 
-test: $(VENV)/.ready        ## all tests and doctests
+test: $(VENV)/.ready        ## all tests and doctests; kernels are compiled first, so that no two workers compile the same
+	$(BIN)/python tests/compile_kernels.py
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-long: $(VENV)/.ready   ## the same, with the long forms: 20 kills where make test has 5
+	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long
 
 test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/test_messages.py

@@ -3,12 +3,14 @@
 import copy
 import math
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pairwise import pairwise
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 from sklearn._loss.loss import (
@@ -52,25 +54,18 @@ def log_cosh(**options):
     )
 
 
-def options(m, l2):
-    return {"n_outputs": m, "l2": l2}
-
-
-LOSSES = [
-    loss
-    for m, l2 in ((1, 0.0), (3, 0.0), (3, 0.3))
-    for loss in (
-        Squared(**options(m, l2)),
-        Absolute(**options(m, l2)),
-        Huber(delta=0.7, **options(m, l2)),
-        Quantile(tau=0.2, **options(m, l2)),
-        Poisson(**options(m, l2)),
-        Logistic(**options(m, l2)),
-        Hinge(**options(m, l2)),
-        Softmax(m, l2=l2),
-        log_cosh(**options(m, l2)),
-    )
+KINDS = [
+    Squared,
+    Absolute,
+    partial(Huber, delta=0.7),
+    partial(Quantile, tau=0.2),
+    Poisson,
+    Logistic,
+    Hinge,
+    lambda n_outputs, l2: Softmax(n_outputs, l2=l2),
+    log_cosh,
 ]
+LOSSES = [kind(n_outputs=m, l2=l2) for kind, m, l2 in pairwise(KINDS, [1, 3], [0.0, 0.3])]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.n_outputs}-{loss.l2}")
 every_built_in_loss = pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.name in NAMES], ids=repr)
 fast = settings(max_examples=12, deadline=None)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import pairwise
 
 from streamboost import net_native, snapshots, states, testing
 from streamboost.boosting import Booster
@@ -168,9 +169,7 @@ def said_by(networks, X):
 # The same steps.
 
 
-@pytest.mark.parametrize("kind", ["dense", "conv"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize(("kind", "activation", "rule"), pairwise(["dense", "conv"], ACTIVATIONS, RULES), ids=str)
 def test_rows_and_batches_teach_as_the_textbook_says(kind, activation, rule):
     stack = plain(kind, 2, activation=activation, update=rule)
     networks = twins(stack)
@@ -494,9 +493,11 @@ STACKS = {
 }
 
 
-@pytest.mark.parametrize("check", testing.STACK_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("kind", STACKS)
-@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "check", "n_outputs"),
+    pairwise(STACKS, testing.STACK_CHECKS, [1, 2]),
+    ids=lambda value: getattr(value, "__name__", None),
+)
 def test_neural_stacks_keep_the_contract(kind, check, n_outputs):
     make, d = STACKS[kind]
     case = testing.StackCase(make, n_features=d, n_outputs=n_outputs)
