@@ -254,7 +254,7 @@ def test_the_first_rows_of_a_pipe_in_which_a_column_begins_late_are_those_asked_
     parts = [b"a,b,y\n" + 300 * b"1,,2.5\n", 3000 * b"2,7,3.5\n"]  # b has no type until its first value
     pipe = SimpleNamespace(read1=lambda size: parts.pop(0) if parts else b"")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
-    source = Peeked(FileSource("-", format="csv"), end_after=n, once=True)
+    source = Peeked(FileSource("-", format="csv"), end_after=n)
     source.first(None)
     batches = list(source.read())
     assert [value for batch in batches for value in batch.table["b"].to_pylist()] == [None] * 300 + [7.0] * (n - 300)

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from streamboost.cli.refusals import Refused
-from streamboost.sources import BadRow, Batch, Position, Source
+from streamboost.sources import BadRow, Batch, FileSource, Position, Source
 
 Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
 Types = Annotated[
     list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
 ]
 
-STDIN = "-"
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
 
 
@@ -29,14 +28,10 @@ class Peeked(Source):
         Whether a bad row is an error at once.
     end_after : int, optional
         How many rows there are to be; all if left out.
-    once : bool
-        Whether the source can be read a single time, as a pipe: then it has ``read_first``.
     """
 
-    def __init__(
-        self, source: Source, strict: bool = False, *, end_after: int | None = None, once: bool = False
-    ) -> None:
-        self.source, self.end_after, self.once = source, end_after, once
+    def __init__(self, source: Source, strict: bool = False, *, end_after: int | None = None) -> None:
+        self.source, self.end_after = source, end_after
         self.on_bad: Any = "raise"  # what hears of bad rows, once somebody is there for them
         self._unheard: list[BadRow] = []
         if not strict and getattr(source, "on_bad", None) == "raise":
@@ -76,8 +71,8 @@ class Peeked(Source):
             yield from held[2]
 
     def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
-        if self.once and self.end_after is not None:
-            return self.source.read_first(self.end_after, position, n_rows)  # type: ignore[attr-defined, no-any-return]
+        if self.end_after is not None and isinstance(self.source, FileSource):  # a pipe cannot be asked again
+            return self.source.read_first(self.end_after, position, n_rows)
         return iter(self.source.read(position, n_rows))
 
     def acknowledge(self, position: Position) -> None:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from streamboost.cli.model_commands import load_model
-from streamboost.cli.reading import STDIN, Format, Peeked, Types, source_options
+from streamboost.cli.reading import Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column, sentence_of
 from streamboost.cli.resuming import (
     check_resumed,
@@ -124,7 +124,7 @@ def run(
             check_same_scores(before, metric, window)
             check_same_predictions(before, predictions, console)
         given = source_options(source, format=format, types=type or (), follow=follow)
-        opened = Peeked(open_source(*source, **given), strict, end_after=max_rows, once=STDIN in source)
+        opened = Peeked(open_source(*source, **given), strict, end_after=max_rows)
         if follow:
             console.print("Waiting for rows; Ctrl-C ends.")
         first = opened.first(None if before is None else before.position)

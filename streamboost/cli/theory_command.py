@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 
 from streamboost.cli.model_commands import AsJson, ModelPath, load_model
-from streamboost.cli.reading import STDIN, Format, Peeked, Types, source_options
+from streamboost.cli.reading import Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.estimators import SGBClassifier
@@ -41,7 +41,7 @@ def theory(
         if not hasattr(estimator, "committee_"):
             raise Refused(f"{str(model)!r} has learned no row yet. Run it on a stream first.")
         options = source_options(source, format=format, types=type or ())
-        rows = Peeked(open_source(*source, **options), end_after=max_rows, once=STDIN in source)
+        rows = Peeked(open_source(*source, **options), end_after=max_rows)
         rows.on_bad = bad.append
         sifted = _sifted(rows, target, estimator)
         names = estimator.encoder_.names

@@ -318,7 +318,7 @@ class Recovery(ABC):
     def _greet(self, workers: Collection[int]) -> Collection[int]:
         """Ask new workers who they are; refuse one that could give other answers than this process would."""
         answers = self._gather(dict.fromkeys(workers, ("hello",)))
-        ours = self._versions()
+        ours = versions()
         for worker, answer in answers.items():
             theirs = answer.value["versions"]
             wrong = [
@@ -335,9 +335,6 @@ class Recovery(ABC):
     def _recipe(self, worker: int) -> Message:
         folder = str(self._book.folder(worker))
         return "build", self.cls, self._options, folder, self._book.manifest.mark
-
-    def _versions(self) -> dict[str, str]:
-        return versions()
 
     def _replay(self, worker: int) -> bool:
         """Send a worker again what came after the last cut; False if it died meanwhile."""

@@ -32,7 +32,7 @@ from ray_nodes import (  # noqa: E402
 
 from streamboost import snapshots  # noqa: E402
 from streamboost.checkpoints import Checkpoint  # noqa: E402
-from streamboost.cluster import LocalCrew, RayCrew, SnapshotWorker, WorkerLost, make_crew  # noqa: E402
+from streamboost.cluster import LocalCrew, RayCrew, SnapshotWorker, WorkerLost, make_crew, recovery  # noqa: E402
 from streamboost.cluster import ray_crew as room  # noqa: E402
 from streamboost.states import same_state  # noqa: E402
 
@@ -276,8 +276,8 @@ def test_what_does_not_fit_is_refused_at_once_or_after_the_time_that_was_given(l
 
 
 def test_a_worker_with_another_version_is_refused(local_ray, monkeypatch):  # noqa: F811
-    other = {**room.Crew._versions(None), "numpy": "1.26.4"}
-    monkeypatch.setattr(RayCrew, "_versions", lambda _: other)
+    other = {**recovery.versions(), "numpy": "1.26.4"}
+    monkeypatch.setattr(recovery, "versions", lambda: other)
     with pytest.raises(RuntimeError, match=r"worker 0 on node \w+ has numpy .* instead of 1\.26\.4"):
         ray_crew(local_ray, 1)
 
