@@ -117,7 +117,7 @@ class DisturbedClassifier(Disturbed):
     targets = st.sampled_from(["red", "green", "blue"])
 
 
-few = settings(max_examples=25, stateful_step_count=30, phases=[Phase.generate])
+few = settings(max_examples=settings().max_examples // 10, stateful_step_count=30, phases=[Phase.generate])
 TestRegressor = DisturbedRegressor.TestCase
 TestAverage = DisturbedAverage.TestCase
 TestClassifier = DisturbedClassifier.TestCase
