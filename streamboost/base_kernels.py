@@ -1,26 +1,34 @@
-"""Bases in compiled loops: the line y⁰ of one row and what levels add to it, as :mod:`streamboost.bases` has them."""
+"""The line of a base, y⁰ of one row, and what levels add to it: what :mod:`streamboost.bases` and all loops call."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numpy.typing import NDArray
 
+from streamboost import linear_kernels, loss_kernels, row_plan
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.compiled import compiled_inside
-from streamboost.linear_kernels import least_squares_row
+from streamboost.compiled import compiled_inline, compiled_inside
+from streamboost.kernel_files import compiled_with
+from streamboost.linear_kernels import (
+    CLIP,
+    Signs,
+    adagrad_step,
+    apply_row,
+    inverse_deviation,
+    learn_moment,
+    least_squares_row,
+    standard,
+)  # fmt: skip
 from streamboost.loss_kernels import Rule, add_gradient
 from streamboost.row_plan import KEEP, RATE, SPREAD
 
-Signs = NDArray[np.int8]
 # of the inputs: count, mean, m2 and the signs their weights must have; weights; what each level of a category adds
 Line = tuple[FloatArray, FloatArray, FloatArray, Signs, FloatArray, FloatArray]
 Slopes = tuple[FloatArray, FloatArray, FloatArray]  # what bases know beside that: squares, covariance, effect_sizes
 
 STILL, LEAST_SQUARES, ADAGRAD = range(3)  # how a base learns
-CLIP = 5.0
 SHRINK = 2.0  # rows of 0 that the mean of a level begins with
+
+ROOMS = (linear_kernels, loss_kernels, row_plan)
 
 
 @compiled_inside
@@ -28,34 +36,17 @@ def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: Floa
     """Write (x - mean) / sd, clipped, and a last 1; missing values and constant columns become 0."""
     d = x.shape[0]
     for j in range(d):
-        variance = m2[j] / count[j] if count[j] > 0.0 else 0.0
-        inverse = 1.0 / math.sqrt(variance) if variance > 1e-20 * mean[j] * mean[j] else 0.0
-        z[j] = min(max((x[j] - mean[j]) * inverse, -CLIP), CLIP) if x[j] == x[j] else 0.0
+        z[j] = standard(x[j], mean[j], inverse_deviation(count[j], mean[j], m2[j]), CLIP)
     z[d] = 1.0
 
 
-@compiled_inside
-def learn_moments_row(
-    x: FloatArray, w: float, cat_at: IntArray, count: FloatArray, mean: FloatArray, m2: FloatArray
-) -> None:
-    """Take a row into the running moments; levels have none, and so are all 0 to a line."""
-    for j in range(x.shape[0]):
-        if x[j] == x[j] and cat_at[j] < 0:
-            count[j] += w
-            away = x[j] - mean[j]
-            mean[j] += away * (w / count[j])
-            m2[j] += w * away * (x[j] - mean[j])
-
-
-@compiled_inside
-def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> None:
-    """y⁰ = Wᵀ z, where a weight of the wrong sign counts as 0."""
-    for k in range(out.shape[0]):
-        out[k] = 0.0
-    for a in range(z.shape[0]):
-        for k in range(out.shape[0]):
-            if signs.shape[0] == 0 or a == signs.shape[0] or signs[a] * W[a, k] >= 0.0:
-                out[k] += z[a] * W[a, k]
+@compiled_inline
+def set_base(x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, out: FloatArray) -> None:
+    """y⁰ of a row, (m,)."""
+    count, mean, m2, signs, W, effects = line
+    standardize_row(x, count, mean, m2, z)
+    apply_row(z, W, signs, out)
+    add_effects(x, cat_at, effects, out)
 
 
 @compiled_inside
@@ -76,71 +67,107 @@ def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: Float
                 out[k] += effects[cat_at[j], level, k]
 
 
+@compiled_with(*ROOMS)
+def add_all_effects(X: FloatArray, cat_at: IntArray, effects: FloatArray, out: FloatArray) -> None:
+    """The same for rows, (n, m)."""
+    for s in range(X.shape[0]):
+        add_effects(X[s], cat_at, effects, out[s])
+
+
 @compiled_inside
-def adagrad_row(
-    rule: Rule,
-    z: FloatArray,
-    y: FloatArray,
-    known: FloatArray,
-    forget: float,
-    rate: float,
-    signs: Signs,
-    W: FloatArray,
-    G: FloatArray,
-    gradient: FloatArray,
+def learn_inputs(
+    x: FloatArray, w: float, cat_at: IntArray, count: FloatArray, mean: FloatArray, m2: FloatArray
 ) -> None:
-    """One adaptive step on the loss itself, whose gradient is left in ``gradient``."""
-    kind, option, ridge, _ = rule
-    p, m = W.shape
-    score = np.empty(m)
-    apply_row(z, W, signs, score)
-    for k in range(m):
-        score[k] += known[k]
-        gradient[k] = 0.0
-    add_gradient(kind, option, ridge, score, y, gradient)
-    for a in range(p):
-        for k in range(m):
-            g = z[a] * gradient[k]
-            G[a, k] = forget * G[a, k] + g * g
-            if G[a, k] > 0.0:
-                W[a, k] -= rate * g / math.sqrt(G[a, k])
+    """Take a row into the running moments; levels have none, and so are all 0 to a line."""
+    for j in range(x.shape[0]):
+        if cat_at[j] < 0:
+            learn_moment(x[j], w, j, count, mean, m2)
 
 
-@compiled_inside
-def learn_base_row(
-    rule: Rule, base: int, x: FloatArray, y: FloatArray, w: float, rates: FloatArray, cat_at: IntArray, z: FloatArray,
-    count: FloatArray, mean: FloatArray, m2: FloatArray, signs: Signs, W: FloatArray, effects: FloatArray,
-    G: FloatArray, P: FloatArray, sizes: FloatArray,
+@compiled_with(*ROOMS)
+def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, Z: FloatArray) -> None:
+    """Take rows into the moments of the inputs, and standardise them by these, (n, d + 1)."""
+    count, mean, m2, _, _, _ = line
+    for s in range(X.shape[0]):
+        if weight[s] > 0.0:
+            learn_inputs(X[s], weight[s], cat_at, count, mean, m2)
+    for s in range(X.shape[0]):
+        standardize_row(X[s], count, mean, m2, Z[s])
+
+
+@compiled_with(*ROOMS)
+def learn_least_squares(
+    X: FloatArray, Z: FloatArray, y: FloatArray, known: FloatArray, weight: FloatArray, keep: float, cat_at: IntArray,
+    line: Line, slopes: Slopes,
 ) -> None:  # fmt: skip
-    """Let a linear base learn a row: its inputs' moments, its weights, and what levels add."""
-    m = W.shape[1]
-    known, gradient = np.zeros(m), np.empty(m)
-    learn_moments_row(x, w, cat_at, count, mean, m2)
-    standardize_row(x, count, mean, m2, z)
-    add_effects(x, cat_at, effects, known)
-    rate = rates[RATE] * rates[SPREAD]
-    if base == LEAST_SQUARES:
-        least_squares_row(z, y - known, w, rates[KEEP], count, W, P)
-    else:
-        adagrad_row(rule, z, y, known, rates[KEEP], rate, signs, W, G, gradient)
+    """Least squares, row by row, of what is not ``known`` (n, m); levels add the mean of what is left, pulled to 0."""
+    (count, _, _, signs, W, effects), (_, P, sizes) = line, slopes
+    for s in range(X.shape[0]):
+        if weight[s] > 0.0:
+            least_squares_row(Z[s], y[s] - known[s], weight[s], keep, count, W, P)
     if effects.shape[0] == 0:
         return
+    error = np.empty(W.shape[1])
+    for s in range(X.shape[0]):
+        apply_row(Z[s], W, signs, error)
+        for j in range(X.shape[1]):
+            if weight[s] > 0.0 and cat_at[j] >= 0 and X[s, j] == X[s, j]:
+                c, level = cat_at[j], level_of(X[s, j], effects.shape[1])
+                for k in range(W.shape[1]):
+                    sizes[c, level, k] = keep * sizes[c, level, k] + weight[s]
+                    left = error[k] + (known[s, k] - y[s, k])
+                    effects[c, level, k] -= weight[s] * left / (sizes[c, level, k] + SHRINK)
+
+
+@compiled_with(*ROOMS)
+def descend(
+    X: FloatArray, slope: FloatArray, gradient: FloatArray, weight: FloatArray, keep: float, rate: float,
+    cat_at: IntArray, line: Line, slopes: Slopes,
+) -> None:  # fmt: skip
+    """One adaptive step of the weights along their slope; of what levels add one a row, along its gradient (m,)."""
+    (_, _, _, _, W, effects), (G, _, sizes) = line, slopes
+    n = X.shape[0]
+    kept = keep**n
+    for a in range(W.shape[0]):
+        for k in range(W.shape[1]):
+            G[a, k] = kept * G[a, k] + slope[a, k] * slope[a, k]
+            W[a, k] -= adagrad_step(slope[a, k], G[a, k], rate)
+    if effects.shape[0] == 0:
+        return
+    for s in range(n):
+        for j in range(X.shape[1]):
+            if weight[s] > 0.0 and cat_at[j] >= 0 and X[s, j] == X[s, j]:
+                c, level = cat_at[j], level_of(X[s, j], effects.shape[1])
+                for k in range(W.shape[1]):
+                    g = gradient[s, k]
+                    sizes[c, level, k] = keep * sizes[c, level, k] + g * g
+                    effects[c, level, k] -= adagrad_step(g, sizes[c, level, k], rate)
+
+
+@compiled_inside
+def learn_base(
+    rule: Rule, base: int, X: FloatArray, y: FloatArray, weight: FloatArray, rates: FloatArray, cat_at: IntArray,
+    Z: FloatArray, line: Line, slopes: Slopes,
+) -> None:  # fmt: skip
+    """Let a line learn rows that share a step, under a loss that is compiled: ``Linear.learn`` in one call."""
+    signs, W, effects = line[3], line[4], line[5]
+    n, m = y.shape[0], W.shape[1]
+    known = np.zeros((n, m))
+    add_all_effects(X, cat_at, effects, known)
+    take_rows(X, weight, cat_at, line, Z)
     if base == LEAST_SQUARES:
-        apply_row(z, W, signs, gradient)
+        learn_least_squares(X, Z, y, known, weight, rates[KEEP], cat_at, line, slopes)
+        return
+    gradient, slope, score, total = np.zeros((n, m)), np.zeros(W.shape), np.empty(m), weight.sum()
+    for s in range(n):
+        apply_row(Z[s], W, signs, score)
         for k in range(m):
-            gradient[k] += known[k] - y[k]
-    for j in range(x.shape[0]):
-        if cat_at[j] >= 0 and x[j] == x[j]:
-            c, level = cat_at[j], level_of(x[j], effects.shape[1])
+            score[k] += known[s, k]
+        add_gradient(rule[0], rule[1], rule[2], score, y[s], gradient[s])
+        for a in range(W.shape[0]):
             for k in range(m):
-                g = gradient[k]
-                if base == LEAST_SQUARES:  # a mean of what is left, pulled towards 0
-                    sizes[c, level, k] = rates[KEEP] * sizes[c, level, k] + w
-                    effects[c, level, k] -= w * g / (sizes[c, level, k] + SHRINK)
-                else:
-                    sizes[c, level, k] = rates[KEEP] * sizes[c, level, k] + g * g
-                    if sizes[c, level, k] > 0.0:
-                        effects[c, level, k] -= rate * g / math.sqrt(sizes[c, level, k])
+                slope[a, k] += Z[s, a] * gradient[s, k] * (weight[s] / total)
+    descend(X, slope, gradient, weight, rates[KEEP], rates[RATE] * rates[SPREAD], cat_at, line, slopes)
 
 
 @compiled_inside
@@ -156,16 +183,11 @@ def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray)
                 W[j, k] = 0.0
     inverse = np.empty(d)
     for j in range(d):
-        variance = m2[j] / count[j] if count[j] > 0.0 else 0.0
-        inverse[j] = 1.0 / math.sqrt(variance) if variance > 1e-20 * mean[j] * mean[j] else 0.0
+        inverse[j] = inverse_deviation(count[j], mean[j], m2[j])
     z = np.empty(d)
     for s in range(n):
         for j in range(d):
-            x = X[s, j]
-            there = (x - mean[j]) * inverse[j]
-            there = CLIP if there > CLIP else there
-            there = -CLIP if there < -CLIP else there
-            z[j] = there if x == x else 0.0
+            z[j] = standard(X[s, j], mean[j], inverse[j], CLIP)
         for k in range(m):
             total = W[d, k]
             for j in range(d):

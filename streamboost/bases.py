@@ -13,13 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from streamboost import base_kernels
 from streamboost import linear_kernels as kernels
 from streamboost.arrays import FloatArray, IntArray
+from streamboost.binning import cat_positions
 from streamboost.losses import Loss, Scale, Squared
 from streamboost.standardize import Standardizer
 
 WIDEST = 200  # columns for which the covariance of all pairs is kept
-SHRINK = 2.0  # rows of 0 that the mean of a level begins with
 OPENING_ROWS = 64  # how many rows it takes to know where a constant should stand
 
 
@@ -175,30 +176,28 @@ class Linear(Base):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """y⁰ for each row, (n, m)."""
-        return kernels.apply(self.inputs.transform(X), self._allowed_weights()) + self._added(X)
+        return kernels.apply(self.inputs.transform(X), self.weights, self.signs) + self._added(X)
 
     def _added(self, X: FloatArray) -> FloatArray:
         """What the levels of each row add, (n, m)."""
         added = np.zeros((len(X), self.weights.shape[1]))
-        for c, j in enumerate(self.categorical):
-            present, levels = self._levels(X[:, j])
-            added[present] += self.effects[c, levels]
+        if len(self.categorical):
+            base_kernels.add_all_effects(X, self._cat_at, self.effects, added)
         return added
 
-    def _levels(self, column: FloatArray) -> tuple[IntArray, IntArray]:
-        """The rows that have a level, and their levels; all beyond the last one known share it."""
-        present = np.flatnonzero(~np.isnan(column))
-        n_levels = self.effects.shape[1]
-        known = (column[present] >= 0) & (column[present] < n_levels)
-        return present, np.where(known, column[present], n_levels - 1).astype(np.int64)
+    @property
+    def _cat_at(self) -> IntArray:
+        return cat_positions(self.categorical, len(self.weights) - 1)
 
-    def _allowed_weights(self) -> FloatArray:
-        """The weights, 0 where they have the wrong sign."""
-        if not len(self.signs):
-            return self.weights
-        weights = self.weights.copy()
-        weights[:-1][self.signs[:, None] * weights[:-1] < 0] = 0.0
-        return weights
+    @property
+    def line(self) -> base_kernels.Line:
+        """What the kernels predict from."""
+        return self.inputs.count, self.inputs.mean, self.inputs.m2, self.signs, self.weights, self.effects
+
+    @property
+    def slopes(self) -> base_kernels.Slopes:
+        """What they learn with beside that; a covariance that is not kept is one of nothing."""
+        return self.squares, np.zeros((1, 1)) if self.covariance is None else self.covariance, self.effect_sizes
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Give every level of those columns, which may only grow in number, an effect of its own on y⁰, 0 at first."""
@@ -209,50 +208,21 @@ class Linear(Base):
 
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
         """One recursive step per row, or one adaptive step per chunk."""
-        known = self._added(X)
-        numbers = X
-        if len(self.categorical):  # what is never learned stays 0 for a line
-            numbers = X.copy()
-            numbers[:, self.categorical] = np.nan
-        self.inputs.learn(numbers, weight)
-        Z = self.inputs.transform(numbers)
+        known, cat_at = self._added(X), self._cat_at
+        Z = np.empty((len(X), len(self.weights)))
+        base_kernels.take_rows(X, weight, cat_at, self.line, Z)
         total = weight.sum()
         if total <= 0:
             return
         if self.rule(loss) == "rls":
             if self.covariance is None:
                 self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
-            kernels.recursive_least_squares(
-                Z, y - known, weight, self.forget, self.inputs.count, self.weights, self.covariance
-            )
-            self._learn_means(X, kernels.apply(Z, self._allowed_weights()) + known - y, weight)
+            base_kernels.learn_least_squares(X, Z, y, known, weight, self.forget, cat_at, self.line, self.slopes)
             return
-        gradient = loss.gradient(kernels.apply(Z, self._allowed_weights()) + known, y)  # (n, m)
+        gradient = loss.gradient(kernels.apply(Z, self.weights, self.signs) + known, y)  # (n, m)
         slope = Z.T @ (gradient * (weight / total)[:, None])  # (d + 1, m)
-        self.squares = self.forget ** len(Z) * self.squares + slope**2
-        walked = np.sqrt(self.squares)
         step = self.rate * scale.spread
-        self.weights -= step * np.divide(slope, walked, out=slope, where=walked > 0)
-        self._learn_steps(X, gradient, weight, step)
-
-    def _learn_means(self, X: FloatArray, error: FloatArray, weight: FloatArray) -> None:
-        """The effect of a level is the mean of what is left, pulled towards 0 by as much as :data:`SHRINK` rows."""
-        for c, j in enumerate(self.categorical):
-            for s, level in zip(*self._levels(X[:, j]), strict=True):
-                sizes, effects = self.effect_sizes[c, level], self.effects[c, level]
-                if weight[s] > 0:
-                    sizes[:] = self.forget * sizes + weight[s]
-                    effects -= weight[s] * error[s] / (sizes + SHRINK)
-
-    def _learn_steps(self, X: FloatArray, gradient: FloatArray, weight: FloatArray, step: float) -> None:
-        """The effect of a level takes adaptive steps, as the weights do."""
-        for c, j in enumerate(self.categorical):
-            for s, level in zip(*self._levels(X[:, j]), strict=True):
-                sizes, effects = self.effect_sizes[c, level], self.effects[c, level]
-                if weight[s] > 0:
-                    sizes[:] = self.forget * sizes + gradient[s] ** 2
-                    walked = np.sqrt(sizes)
-                    effects -= step * np.divide(gradient[s], walked, out=np.zeros_like(walked), where=walked > 0)
+        base_kernels.descend(X, slope, gradient, weight, self.forget, step, cat_at, self.line, self.slopes)
 
     def rule(self, loss: Loss) -> Literal["rls", "adagrad"]:
         """How this loss is learned."""

@@ -28,6 +28,11 @@ def compiled_inside(function: F) -> F:
     return cast(F, njit(**BARE)(function))
 
 
+def compiled_inline(function: F) -> F:
+    """Compile as :func:`compiled_inside` does, into each caller: for loops so hot that a call would be felt."""
+    return cast(F, njit(forceinline=True, **BARE)(function))
+
+
 def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
     """Compile as :func:`compiled_inside` does, with rounding that may differ from the letter of the source.
 

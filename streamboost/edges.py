@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost.arrays import FloatArray
+from streamboost.edge_kernels import Meters, count_edges
 
 
 class EdgeMeter:
@@ -37,14 +38,12 @@ class EdgeMeter:
 
     def add(self, targets: FloatArray, h: FloatArray, weight: FloatArray) -> None:
         """Count rows: what the learners should have said and what they said, both (n, N, m)."""
-        both = np.empty((2, *targets.shape[:2]))
-        np.einsum("nim,nim->ni", targets - h, targets - h, out=both[0])
-        np.einsum("nim,nim->ni", targets, targets, out=both[1])
-        sums = np.einsum("cni,n->ci", both, weight)
-        self.missed += sums[0]
-        self.size += sums[1]
-        self.recent_sums *= self.recall
-        self.recent_sums += sums.T
+        count_edges(targets, h, weight, self.arrays)
+
+    @property
+    def arrays(self) -> Meters:
+        """What the kernels work on."""
+        return self.recall, self.missed, self.size, self.recent_sums
 
     @property
     def running(self) -> FloatArray:

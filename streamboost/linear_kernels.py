@@ -7,27 +7,51 @@ cost little more than one.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamboost.arrays import FloatArray
 from streamboost.compiled import compiled, compiled_inside
 
+Signs = NDArray[np.int8]
+
 BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
+CLIP = 5.0  # standard deviations beyond which a value is cut off
+NO_SIGNS: Signs = np.zeros(0, np.int8)
+
+
+@compiled_inside
+def learn_moment(x: float, w: float, j: int, count: FloatArray, mean: FloatArray, m2: FloatArray) -> None:
+    """Take a value into the weighted running moments of column j, NaN passed over."""
+    if x == x:
+        count[j] += w
+        away = x - mean[j]
+        mean[j] += away * (w / count[j])
+        m2[j] += w * away * (x - mean[j])
+
+
+@compiled_inside
+def inverse_deviation(count: float, mean: float, m2: float) -> float:
+    """1 / sd of a column, or 0 where its spread is rounding noise of its mean."""
+    variance = m2 / count if count > 0.0 else 0.0
+    return 1.0 / math.sqrt(variance) if variance > 1e-20 * mean * mean else 0.0
+
+
+@compiled_inside
+def standard(x: float, mean: float, inverse: float, clip: float) -> float:
+    """(x - mean) / sd, clipped; a missing value becomes 0."""
+    there = (x - mean) * inverse
+    there = clip if there > clip else there
+    there = -clip if there < -clip else there
+    return there if x == x else 0.0
 
 
 @compiled
 def learn_moments(X: FloatArray, weight: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray) -> None:
-    """Take rows into the weighted running moments of each column, NaN passed over."""
+    """Take rows into the weighted running moments of each column."""
     for s in range(X.shape[0]):
-        w = weight[s]
-        if w <= 0.0:
-            continue
-        for j in range(X.shape[1]):
-            x = X[s, j]
-            if x == x:
-                count[j] += w
-                away = x - mean[j]
-                mean[j] += away * (w / count[j])
-                m2[j] += w * away * (x - mean[j])
+        if weight[s] > 0.0:
+            for j in range(X.shape[1]):
+                learn_moment(X[s, j], weight[s], j, count, mean, m2)
 
 
 @compiled
@@ -37,15 +61,9 @@ def standardize(
     """Write (x - mean) / sd, clipped, and a last column of ones; missing values and constant columns become 0."""
     n, d = X.shape
     for j in range(d):
-        variance = m2[j] / count[j] if count[j] > 0.0 else 0.0
-        # below this the spread of the column is rounding noise of its mean
-        inverse = 1.0 / math.sqrt(variance) if variance > 1e-20 * mean[j] * mean[j] else 0.0
+        inverse = inverse_deviation(count[j], mean[j], m2[j])
         for s in range(n):
-            x = X[s, j]
-            z = 0.0
-            if x == x:
-                z = min(max((x - mean[j]) * inverse, -clip), clip)
-            out[s, j] = z
+            out[s, j] = standard(X[s, j], mean[j], inverse, clip)
     for s in range(n):
         out[s, d] = 1.0
 
@@ -61,17 +79,23 @@ def plain_inputs(X: FloatArray, out: FloatArray) -> None:
 
 
 @compiled
-def apply(Z: FloatArray, W: FloatArray) -> FloatArray:
+def apply(Z: FloatArray, W: FloatArray, signs: Signs) -> FloatArray:
     """Z W, every row by itself: unlike a BLAS product, the same to the last bit however many rows are asked at once."""
-    n, p = Z.shape
-    q = W.shape[1]
-    out = np.zeros((n, q))
-    for s in range(n):
-        for a in range(p):
-            z = Z[s, a]
-            for k in range(q):
-                out[s, k] += z * W[a, k]
+    out = np.empty((Z.shape[0], W.shape[1]))
+    for s in range(Z.shape[0]):
+        apply_row(Z[s], W, signs, out[s])
     return out
+
+
+@compiled_inside
+def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> None:
+    """Wᵀ z, where a weight of the wrong sign counts as 0."""
+    for k in range(out.shape[0]):
+        out[k] = 0.0
+    for a in range(z.shape[0]):
+        for k in range(out.shape[0]):
+            if signs.shape[0] == 0 or a == signs.shape[0] or signs[a] * W[a, k] >= 0.0:
+                out[k] += z[a] * W[a, k]
 
 
 @compiled
@@ -157,8 +181,13 @@ def adagrad(
             for a in range(p):
                 g = weight[s] * error * Z[s, a]
                 G[a, k] = forget * G[a, k] + g * g
-                if G[a, k] > 0.0:
-                    W[a, k] -= rate * g / math.sqrt(G[a, k])
+                W[a, k] -= adagrad_step(g, G[a, k], rate)
+
+
+@compiled_inside
+def adagrad_step(g: float, squares: float, rate: float) -> float:
+    """How far to go along a gradient; ``squares`` is the sum of their squares, this one's among them."""
+    return rate * g / math.sqrt(squares) if squares > 0.0 else 0.0
 
 
 def prior_covariance(n_features: int, ridge: float) -> FloatArray:

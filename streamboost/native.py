@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from streamboost import (
     base_kernels,
+    edge_kernels,
     hedge_kernels,
     linear_kernels,
     loss_kernels,
@@ -125,7 +126,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
 def line(base: Any, stack: Stack) -> base_kernels.Line:
     """A base as a line: the moments of its inputs, and its weights."""
     if isinstance(base, Linear):
-        return base.inputs.count, base.inputs.mean, base.inputs.m2, base.signs, base.weights, base.effects
+        return base.line
     nothing = np.zeros(stack.n_features)
     weights = np.zeros((stack.n_features + 1, stack.n_outputs))
     weights[-1] = base.y0
@@ -173,7 +174,7 @@ class Arena:
             _join(stacks, "level_bins", None),
             stacks[0].cat_at,
         )
-        self.meters: row_plan.Meters = (
+        self.meters: edge_kernels.Meters = (
             first.edges.recall,
             _join(meters, "missed", (-1,)),
             _join(meters, "size", (-1,)),
@@ -228,7 +229,7 @@ class Arena:
                 setattr(owner, name, view)
         return stacked
 
-    def _signs(self) -> base_kernels.Signs:
+    def _signs(self) -> linear_kernels.Signs:
         """The signs of the bases' weights, of no width where none has any."""
         signs = [getattr(booster.base, "signs", np.zeros(0, np.int8)) for booster in self.boosters]
         width = max(map(len, signs))
@@ -236,8 +237,8 @@ class Arena:
 
     def _lay_plan(self) -> None:
         at = dict.fromkeys(("tree", "node", "leaf", "row", "mark", "code"), 0)
-        for row, rates, booster in zip(self.plan, self.rates, self.boosters, strict=True):
-            stack, replay, base = booster.stack, booster.replay, booster.base
+        for row, numbers, booster in zip(self.plan, self.rates, self.boosters, strict=True):
+            stack, replay = booster.stack, booster.replay
             assert isinstance(stack, TreeStack)
             assert replay is not None
             assert replay.window is not None
@@ -254,11 +255,9 @@ class Arena:
             at["row"] += replay.window
             at["mark"] += replay.window * stack.n_learners
             at["code"] += replay.window * stack.n_features
-            rates[row_plan.L2] = stack.l2
-            rates[row_plan.FORGET] = math.inf if stack.forget is None else stack.forget
-            rates[row_plan.SPREAD] = booster.scale.spread
-            if isinstance(base, Linear):
-                rates[row_plan.KEEP], rates[row_plan.RATE] = base.forget, base.rate
+            numbers[:] = rates(booster)
+            numbers[row_plan.L2] = stack.l2
+            numbers[row_plan.FORGET] = math.inf if stack.forget is None else stack.forget
 
     def load(self, scales: Sequence[Scale] = ()) -> None:
         """Bring over what the first rows may change: the scales at which bases learn, and where constants stand."""
@@ -311,6 +310,15 @@ def _whole(parts: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
             return None
         at += part.nbytes
     return whole if at == whole.ctypes.data + whole.nbytes else None
+
+
+def rates(booster: Booster) -> FloatArray:
+    """The rates at which its base learns, where the kernels look for them."""
+    rates = np.zeros(row_plan.RATES)
+    rates[row_plan.SPREAD] = booster.scale.spread
+    if isinstance(booster.base, Linear):
+        rates[row_plan.KEEP], rates[row_plan.RATE] = booster.base.forget, booster.base.rate
+    return rates
 
 
 def base_rule(booster: Booster) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from streamboost import (
     base_kernels,
+    edge_kernels,
     hedge_kernels,
     linear_kernels,
     loss_kernels,
@@ -20,7 +21,8 @@ from streamboost import (
     walk_kernels,
 )
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.base_kernels import STILL, Line, Slopes, add_effects, apply_row, learn_base_row, standardize_row
+from streamboost.base_kernels import STILL, Line, Slopes, learn_base, set_base
+from streamboost.edge_kernels import Meters, count_edges
 from streamboost.hedge_kernels import (
     READ_HEDGE,
     READ_HEDGE_OF_MEANS,
@@ -34,10 +36,19 @@ from streamboost.hedge_kernels import (
 from streamboost.kernel_files import compiled_with
 from streamboost.loss_kernels import Rule, set_targets
 from streamboost.replay_kernels import Windows, remember_row
-from streamboost.row_plan import BASE, N_TREES, TREE, WARM, Meters
+from streamboost.row_plan import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM
 from streamboost.walk_kernels import Trees, learn_leaves, walk_row
 
-ROOMS = (base_kernels, hedge_kernels, linear_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
+ROOMS = (
+    base_kernels,
+    edge_kernels,
+    hedge_kernels,
+    linear_kernels,
+    loss_kernels,
+    replay_kernels,
+    row_plan,
+    walk_kernels,
+)  # fmt: skip
 
 
 @compiled_with(*ROOMS)
@@ -52,16 +63,15 @@ def learn_rows(
     """
     kind = rule[0]
     experts, voices = hedge[0], hedge[6]
-    stats, (recall, missed, size, recent) = trees[5], meters
+    stats, T = trees[5], trees[0].shape[0]
     (count, mean, m2, signs, W, effects), (G, P, sizes) = lines, slopes
     cat_at = trees[8]
     R, d, m = plan.shape[0], X.shape[1], scores.shape[1]
-    T = missed.shape[0]
     first = np.empty(R, np.int64)
     for r in range(R):
         first[r] = plan[r, TREE] + r
-    leaf, h, targets = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T, m))
-    walks = np.empty((T + R, m))
+    leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
+    h, targets, walks = all_h[0], all_targets[0], np.empty((T + R, m))
     z = np.empty((R, d + 1))
     said, prediction = np.empty((experts.shape[0], m)), np.empty(m)
     for s in range(start, stop):
@@ -70,9 +80,8 @@ def learn_rows(
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
-            standardize_row(x, count[r], mean[r], m2[r], z[r])
-            apply_row(z[r], W[r], signs[r], walk[0])
-            add_effects(x, cat_at, effects[r], walk[0])
+            line = (count[r], mean[r], m2[r], signs[r], W[r], effects[r])
+            set_base(x, line, cat_at, z[r], walk[0])
             walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
             is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
         if not is_finite:
@@ -84,25 +93,20 @@ def learn_rows(
             mix(kind, voices, said, scores[s], prediction)
             if w > 0.0:
                 learn_hedge(rule, said, target, w, hedge, duel)
+        count_edges(all_targets, all_h, weight[s : s + 1], meters)
         is_due = False
         for r in range(R):
             a, b = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES]
-            for i in range(a, b):
-                lack, whole = 0.0, 0.0
-                for k in range(m):
-                    lack += (targets[i, k] - h[i, k]) * (targets[i, k] - h[i, k])
-                    whole += targets[i, k] * targets[i, k]
-                missed[i] += w * lack
-                size[i] += w * whole
-                recent[i, 0] = recall * recent[i, 0] + w * lack
-                recent[i, 1] = recall * recent[i, 1] + w * whole
             if w > 0.0:
                 if counts[r, WARM]:
-                    learn_leaves(plan[r], rates[r], stats, leaf[a:b], targets[a:b], w)
+                    learn_leaves(
+                        stats[plan[r, LEAF] :], 1 << plan[r, DEPTH], rates[r, FORGET], leaf[a:b], targets[a:b], w
+                    )
                 if plan[r, BASE] != STILL:
-                    learn_base_row(
-                        rule, plan[r, BASE], x, target, w, rates[r], cat_at, z[r], count[r], mean[r], m2[r], signs[r],
-                        W[r], effects[r], G[r], P[r], sizes[r],
+                    line = (count[r], mean[r], m2[r], signs[r], W[r], effects[r])
+                    learn_base(
+                        rule, plan[r, BASE], X[s : s + 1], y[s : s + 1], weight[s : s + 1], rates[r], cat_at,
+                        z[r : r + 1], line, (G[r], P[r], sizes[r]),
                     )  # fmt: skip
             is_due |= remember_row(x, target, w, plan[r], counts[r], leaf[a:b], cat_at, r, windows)
         if is_due:
@@ -129,9 +133,7 @@ def score_rows(
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
-            standardize_row(X[s], count[r], mean[r], m2[r], z)
-            apply_row(z, W[r], signs[r], walk[0])
-            add_effects(X[s], trees[8], effects[r], walk[0])
+            set_base(X[s], (count[r], mean[r], m2[r], signs[r], W[r], effects[r]), trees[8], z, walk[0])
             walk_row(X[s], plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
         if readout < READ_HEDGE:
             read_walk(walks, plan[0, N_TREES], readout == READ_MEAN, scores[s])

@@ -3,13 +3,9 @@
 Kernels are compiled with these numbers in them.
 """
 
-from streamboost.arrays import FloatArray
-
 # What a plan tells of a booster; what its replay counts; its rates.
 N_TREES, TREE, NODE, LEAF, DEPTH, ROW, ROOM, MARK, CODE, EVERY, SOONEST, WARMUP, BASE, OTHER = range(14)
 PLAN = 14
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
 L2, FORGET, KEEP, RATE, SPREAD = range(5)
 RATES = 5
-
-Meters = tuple[float, FloatArray, FloatArray, FloatArray]  # recall; missed, size and recent of the edges

@@ -23,7 +23,7 @@ class Standardizer:
     [[2.0, 1.0], [0.0, 1.0]]
     """
 
-    def __init__(self, n_features: int, clip: float = 5.0) -> None:
+    def __init__(self, n_features: int, clip: float = kernels.CLIP) -> None:
         self.clip = clip
         self.count = np.zeros(n_features)
         self.mean = np.zeros(n_features)

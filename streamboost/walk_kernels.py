@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
-from streamboost.compiled import compiled_inside
-from streamboost.row_plan import DEPTH, FORGET, L2, LEAF, N_TREES, NODE, OTHER, TREE
+from streamboost.compiled import compiled_inline, compiled_inside
+from streamboost.row_plan import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]
@@ -17,6 +17,34 @@ Trees = tuple[
 ]
 
 
+@compiled_inline
+def find_leaves(
+    x: FloatArray, tree: int, node: int, depth: int, feature: IntArray, threshold: FloatArray, missing_left: BoolArray,
+    subset: NDArray[np.uint64], level_bins: LevelBins, cat_at: IntArray, other: int, leaf: Leaves,
+) -> None:  # fmt: skip
+    """Find the leaf of a row in each tree from ``tree`` on; nodes of all trees lie end to end, theirs from ``node`` on.
+
+    A value at or below the threshold goes left. A threshold of NaN, which nothing is at or below, tells that levels
+    are parted instead: bit ``level_bins[i, cat_at[j], level]`` of the subset says whether a level goes left, and bit
+    ``other`` where the tree has no bin for it.
+    """
+    n_trees, n_nodes = leaf.shape[0], (1 << depth) - 1
+    has_levels = level_bins.shape[1] > 0
+    for i in range(n_trees):
+        leaf[i] = 0
+    for level in range(depth):
+        first = node + (1 << level) - 1
+        for i in range(n_trees):  # all trees a level down: steps that neither wait for one another nor branch
+            p = first + i * n_nodes + int(leaf[i])
+            v, cut = x[max(feature[p], 0)], threshold[p]
+            goes_left = (v <= cut) | (missing_left[p] & (v != v))
+            if has_levels and cut != cut and v == v:
+                bins = level_bins[tree + i, cat_at[feature[p]]]
+                bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
+                goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
+            leaf[i] = 2 * int(leaf[i]) + 1 - int(goes_left)
+
+
 @compiled_inside
 def walk_row(
     x: FloatArray, plan: IntArray, rates: FloatArray, trees: Trees, leaf: Leaves, h: FloatArray, walk: FloatArray
@@ -24,23 +52,12 @@ def walk_row(
     """Walk a row through one booster: its leaf in each tree, what they say, and the partial sums from y⁰ = walk[0]."""
     eta, feature, threshold, missing_left, subset, stats, bounds, level_bins, cat_at = trees
     n_trees, depth, tree = plan[N_TREES], plan[DEPTH], plan[TREE]
-    n_nodes, n_leaves = (1 << depth) - 1, 1 << depth
+    n_leaves = 1 << depth
     m = walk.shape[1]
-    has_levels, has_bounds = level_bins.shape[1] > 0, bounds.shape[0] > 0
-    for i in range(n_trees):
-        leaf[i] = 0
-    for level in range(depth):
-        first = plan[NODE] + (1 << level) - 1
-        for i in range(n_trees):  # all trees a level down: steps that neither wait for one another nor branch
-            p = first + i * n_nodes + int(leaf[i])
-            v, cut = x[max(feature[p], 0)], threshold[p]
-            goes_left = (v <= cut) | (missing_left[p] & (v != v))
-            if has_levels and cut != cut and v == v:  # a cut of NaN parts levels
-                bins = level_bins[tree + i, cat_at[feature[p]]]
-                bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else plan[OTHER])
-                goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
-            leaf[i] = 2 * int(leaf[i]) + 1 - int(goes_left)
-    l2 = rates[L2]
+    find_leaves(
+        x, tree, plan[NODE], depth, feature, threshold, missing_left, subset, level_bins, cat_at, plan[OTHER], leaf
+    )  # fmt: skip
+    l2, has_bounds = rates[L2], bounds.shape[0] > 0
     for i in range(n_trees):
         q = plan[LEAF] + i * n_leaves + int(leaf[i])
         weight = stats[q, m] + l2
@@ -55,22 +72,16 @@ def walk_row(
 
 
 @compiled_inside
-def learn_leaves(
-    plan: IntArray, rates: FloatArray, stats: FloatArray, leaf: Leaves, targets: FloatArray, w: float
-) -> None:
-    """Add a row's targets to its leaves; a leaf that weighs ``forget`` fades first."""
-    n_leaves = 1 << plan[DEPTH]
+def learn_leaves(stats: FloatArray, n_leaves: int, forget: float, leaf: Leaves, targets: FloatArray, w: float) -> None:
+    """Add a row's targets (N, m) to its leaves; a leaf that weighs ``forget`` fades first."""
     n_trees, m = targets.shape
-    forget = rates[FORGET]
-    q = plan[LEAF]
     for i in range(n_trees):
-        at = q + int(leaf[i])
+        at = i * n_leaves + int(leaf[i])
         weight = stats[at, m]
         fade = (forget - 1.0) / weight if weight >= forget else 1.0
         for k in range(m):
             stats[at, k] = stats[at, k] * fade + w * targets[i, k]
         stats[at, m] = weight * fade + w
-        q += n_leaves
 
 
 @compiled_inside

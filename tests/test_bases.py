@@ -213,6 +213,45 @@ def test_new_columns_and_outputs_join_a_line_that_goes_on():
     assert np.abs(base.predict(X)[:, 1] + y[:, 0]).mean() < 0.6 * before
 
 
+@pytest.mark.parametrize("loss", [Squared(), Absolute()], ids=repr)
+def test_what_levels_add_is_a_shrunken_mean_or_follows_its_own_gradients(loss):
+    rng = np.random.default_rng(0)
+    levels, y, weight = rng.integers(0, 5, 60), rng.normal(size=60), rng.choice([0.0, 1.0, 2.5], 60)
+    X = levels[:, None].astype(float)
+    X[::9] = np.nan
+    base = opened(Linear(rate=0.3), d=1)
+    base.set_categorical(np.array([0]), 4)  # level 4 has no place of its own: it shares the last
+    intercept, variance, squares, effects, sizes = 0.0, 1e3, 0.0, np.zeros(4), np.zeros(4)
+    for start in range(0, 60, 3):
+        rows = range(start, start + 3)
+        chunk = slice(start, start + 3)
+        base.learn(X[chunk], y[chunk, None], weight[chunk], loss, ONE)
+        at = {s: min(levels[s], 3) for s in rows if not np.isnan(X[s, 0])}
+        known = {s: effects[at[s]] if s in at else 0.0 for s in rows}
+        if isinstance(loss, Squared):
+            for s in rows:  # recursive least squares in one number
+                gain = weight[s] * variance / (1 + weight[s] * variance)
+                intercept += gain * (y[s] - known[s] - intercept)
+                variance -= gain * variance
+            slopes = {s: intercept + known[s] - y[s] for s in rows}
+        else:
+            slopes = {s: np.sign(intercept + known[s] - y[s]) for s in rows}
+            if weight[chunk].sum() > 0:
+                mean = np.average([slopes[s] for s in rows], weights=weight[chunk])
+                squares += mean**2
+                intercept -= 0.3 * mean / math.sqrt(squares) if squares > 0 else 0.0
+        for s in at:
+            if weight[s] > 0 and isinstance(loss, Squared):
+                sizes[at[s]] += weight[s]
+                effects[at[s]] -= weight[s] * slopes[s] / (sizes[at[s]] + 2.0)
+            elif weight[s] > 0:
+                sizes[at[s]] += slopes[s] ** 2
+                effects[at[s]] -= 0.3 * slopes[s] / math.sqrt(sizes[at[s]]) if sizes[at[s]] > 0 else 0.0
+    assert_allclose(base.effects[0, :, 0], effects, rtol=1e-9)
+    answers = base.predict(np.array([[0.0], [3.0], [4.0], [99.0], [np.nan]]))
+    assert_allclose(answers[:, 0], intercept + np.array([*effects[[0, 3, 3, 3]], 0.0]), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -5,8 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from river import linear_model
 
@@ -138,18 +136,6 @@ def test_a_chunk_is_its_rows_one_by_one_to_the_last_bit(make):
         assert same_state(whole, apart)
 
 
-@pytest.mark.parametrize("kind", ["regression", "three classes"])
-@given(cuts=st.lists(st.integers(0, 150), max_size=5))
-@settings(max_examples=5)
-def test_it_does_not_matter_where_a_stream_is_cut(kind, cuts):
-    whole, apart = COMMITTEES[kind](), COMMITTEES[kind]()
-    X, y = stream(150, whole.loss, missing=0.05)
-    expected = whole.learn(X, y)
-    parts = [apart.learn(*part) for part in zip(np.split(X, sorted(cuts)), np.split(y, sorted(cuts)), strict=True)]
-    assert_array_equal(np.concatenate(parts), expected)
-    assert same_state(whole, apart)
-
-
 def test_learn_returns_what_score_would_have_said_before(make):
     made = learned(make, 60)
     X, y = stream(30, made.loss, seed=1)
@@ -250,30 +236,6 @@ def test_a_committee_that_has_seen_nothing_says_so(make):
 def test_options_that_cannot_work_are_refused(boosters, options, complaint):
     with pytest.raises(ValueError, match=complaint):
         Committee(boosters(), **options)
-
-
-@pytest.mark.parametrize("is_native", [True, False])
-@pytest.mark.parametrize("at", [20, 100])  # while the scale is being told, and after
-def test_a_row_whose_gradient_is_not_finite_is_refused_and_all_others_are_learned(at, is_native, monkeypatch):
-    if not is_native:
-        monkeypatch.setattr(native, "suit", lambda boosters: False)
-        monkeypatch.setattr(native, "suits", lambda booster: False)
-
-    def fresh():  # a start so far out that the error overflows for the other half of all targets
-        return committee(base=Constant(-1.7e308), descent=GradientDescent(0.1))
-
-    X, _ = stream(150)
-    y = np.full(150, -1.7e308)
-    y[at] = 1.7e308
-    made, twin = fresh(), fresh()
-    with np.errstate(over="ignore", invalid="ignore"):
-        with pytest.raises(FloatingPointError, match=f"is not finite at row {at}, so that row was not learned"):
-            made.learn(X, y)
-        twin.learn(X[:at], y[:at])
-        assert made.n_rows == at
-        assert same_state(made, twin)
-        assert_array_equal(made.learn(X[at + 1 :], y[at + 1 :]), twin.learn(X[at + 1 :], y[at + 1 :]))
-    assert same_state(made, twin)
 
 
 # One booster

@@ -51,7 +51,6 @@ class ConvStack(NeuralStack):
     True
     """
 
-    _kind = "conv"
     _learner_axis = 0
 
     def __init__(

@@ -30,16 +30,6 @@ from streamboost.stacks.product_kernels import add_dots, combine, sum_of
 
 
 @compiled_inside
-def conv_room(plan: Ints, size: int, like: Array) -> tuple[Array, Array, Array, Array]:
-    """Room for the patches, the hidden layer, the output layer and its errors of so many rows."""
-    N, m, P = plan[LEARNERS], plan[OUTPUTS], plan[POSITIONS]
-    shape = (size, N, m)
-    patches = np.empty((size, (plan[INPUTS] - 1) * P), like.dtype)
-    hidden = np.empty((size, N * plan[UNITS] * P), like.dtype)
-    return patches, hidden, np.empty(shape, like.dtype), np.empty(shape, like.dtype)
-
-
-@compiled_inside
 def cut_patches(Z: Array, plan: Ints, patches: Array) -> None:
     """Write what stands at each place of the kernel, for every position: (n, inputs * positions)."""
     k, stride, padding = plan[KERNEL], plan[STRIDE], plan[PADDING]
@@ -74,15 +64,6 @@ def conv_forward(patches: Array, plan: Ints, parameters: Array, hidden: Array, o
             combine(lanes, parameters, k * p, 1, patches[s], 0, P, p - 1)
         activate(hidden[s], plan[ACTIVATION])
     speak(hidden.reshape(hidden.size), plan, parameters, out)
-
-
-@compiled_inside
-def conv_backward(
-    patches: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
-) -> None:
-    """Write the gradient of a loss that has the derivative ``error`` (n, N, m) by the output layer."""
-    gradient[:] = 0
-    add_conv_gradient(patches, hidden, error, plan, parameters, delta, gradient)
 
 
 @compiled_inside

@@ -30,15 +30,6 @@ def dense_forward(Z: Array, plan: Ints, parameters: Array, hidden: Array, out: A
 
 
 @compiled_inside
-def dense_backward(
-    Z: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
-) -> None:
-    """Write the gradient of a loss that has the derivative ``error`` (n, N, m) by the output layer."""
-    gradient[:] = 0
-    add_dense_gradient(Z, hidden, error, plan, parameters, delta, gradient)
-
-
-@compiled_inside
 def add_dense_gradient(
     Z: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
 ) -> None:

@@ -8,55 +8,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamboost import row_plan, walk_kernels
 from streamboost.arrays import BoolArray, FloatArray, IntArray
-from streamboost.compiled import compiled
+from streamboost.kernel_files import compiled_with
+from streamboost.walk_kernels import Leaves, LevelBins, find_leaves, learn_leaves
 
-Leaves = NDArray[np.uint16]
-LevelBins = NDArray[np.uint8]
 Sets = NDArray[np.uint64]
 
 
-@compiled
+@compiled_with(row_plan, walk_kernels)
 def route(
-    X: FloatArray,
-    feature: IntArray,
-    threshold: FloatArray,
-    missing_left: BoolArray,
-    subset: Sets,
-    level_bins: LevelBins,
-    cat_at: IntArray,
-    other: int,
-    depth: int,
-) -> Leaves:
-    """Return the leaf (n, N) of each row (n, d) in each tree.
-
-    A value at or below the threshold goes left. A threshold of NaN, which nothing is at or below, tells that levels
-    are parted instead: bit ``level_bins[i, cat_at[j], level]`` of the subset says whether a level goes left, and bit
-    ``other`` where the tree has no bin for it.
-    """
+    X: FloatArray, feature: IntArray, threshold: FloatArray, missing_left: BoolArray, subset: Sets,
+    level_bins: LevelBins, cat_at: IntArray, other: int, depth: int,
+) -> Leaves:  # fmt: skip
+    """Return the leaf (n, N) of each row (n, d) in each tree."""
     n, d = X.shape
-    n_trees = feature.shape[0]
-    has_levels = level_bins.shape[1] > 0
+    n_trees, n_nodes = feature.shape
     leaf = np.zeros((n, n_trees), np.uint16)
-    for s in range(n):
-        row, at = X[s], leaf[s]
-        for level in range(depth if d > 0 else 0):
-            first = (1 << level) - 1
-            for i in range(n_trees):  # all trees a level down: steps that wait for none other and rarely branch
-                p = first + int(at[i])
-                j = feature[i, p]
-                x = row[max(j, 0)]
-                cut = threshold[i, p]
-                goes_left = (j < 0) | (x <= cut) | (missing_left[i, p] & (x != x))
-                if has_levels and cut != cut and x == x:
-                    bins = level_bins[i, cat_at[j]]
-                    b = np.uint64(bins[int(x)] if 0.0 <= x < bins.shape[0] else other)
-                    goes_left = (subset[i, p] >> b) & np.uint64(1) != 0
-                at[i] = 2 * int(at[i]) + 1 - int(goes_left)
+    nodes, sets = n_trees * n_nodes, subset.reshape(subset.size)
+    for s in range(n if d > 0 else 0):
+        find_leaves(
+            X[s], 0, 0, depth, feature.reshape(nodes), threshold.reshape(nodes), missing_left.reshape(nodes), sets,
+            level_bins, cat_at, other, leaf[s],
+        )  # fmt: skip
     return leaf
 
 
-@compiled
+@compiled_with(row_plan, walk_kernels)
 def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> FloatArray:
     """Return what the leaves (n, k) of the first k trees say, (n, k, m), each within its bounds if it has any."""
     n, n_trees = leaf.shape
@@ -76,17 +54,11 @@ def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> Floa
     return said
 
 
-@compiled
+@compiled_with(row_plan, walk_kernels)
 def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
     """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
-    m = targets.shape[2]
+    n_trees, n_leaves, width = stats.shape
+    flat = stats.reshape(n_trees * n_leaves, width)
     for s in range(leaf.shape[0]):
-        if weight[s] == 0.0:
-            continue
-        for i in range(leaf.shape[1]):
-            at = stats[i, leaf[s, i]]
-            if at[m] >= forget:
-                at *= (forget - 1.0) / at[m]
-            for k in range(m):
-                at[k] += weight[s] * targets[s, i, k]
-            at[m] += weight[s]
+        if weight[s] != 0.0:
+            learn_leaves(flat, n_leaves, forget, leaf[s], targets[s], weight[s])

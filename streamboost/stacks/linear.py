@@ -78,7 +78,7 @@ class LinearStack(Stack):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m)."""
-        flat = kernels.apply(self.inputs.transform(X), self._weights)  # (n, N m)
+        flat = kernels.apply(self.inputs.transform(X), self._weights, kernels.NO_SIGNS)  # (n, N m)
         return flat.reshape(len(X), self.n_learners, self.n_outputs)
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,6 @@ class NeuralStack(Stack):
     A step whose gradient is out of all bounds is not taken; FloatingPointError then names the learner.
     """
 
-    _kind: ClassVar[str]  # how the kernels call it
     averages = True
     splits = True
     step_share = 0.5
@@ -214,8 +213,7 @@ class NeuralStack(Stack):
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m)."""
         said = np.empty((len(X), self.n_learners, self.n_outputs))
-        predict = getattr(kernels, f"{self._kind}_predict")
-        predict(self._inputs(X), self._plan, self.parameters, self.scale, said)
+        kernels.predict(self._inputs(X), self._plan, self.parameters, self.scale, said)
         return said
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
@@ -236,8 +234,7 @@ class NeuralStack(Stack):
                 f"targets have shape {targets.shape}, expected {expected}: "
                 "one for each row, learner and output. For a single output pass targets[..., None]."
             )
-        learn = getattr(kernels, f"{self._kind}_learn")
-        lost = learn(
+        lost = kernels.learn(
             self._inputs(X),
             np.ascontiguousarray(targets, np.float64),
             np.ascontiguousarray(weight, np.float64),
@@ -353,7 +350,6 @@ class TwoLayerStack(NeuralStack):
     True
     """
 
-    _kind = "dense"
     _learner_axis = 1
 
     def __init__(

@@ -23,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost.arrays import FloatArray
+from streamboost.compiled import compiled_inside
 from streamboost.kernel_files import compiled_with
 from streamboost.stacks import (
     activation_kernels,
@@ -34,7 +35,7 @@ from streamboost.stacks import (
     step_kernels,
 )  # fmt: skip
 from streamboost.stacks.activation_kernels import LEAKY_RELU, RELU, SIGMOID, TANH
-from streamboost.stacks.conv_kernels import add_conv_gradient, conv_forward, conv_room, cut_patches
+from streamboost.stacks.conv_kernels import add_conv_gradient, conv_forward, cut_patches
 from streamboost.stacks.dense_kernels import add_dense_gradient, dense_forward
 from streamboost.stacks.output_kernels import follow_targets, in_units, set_errors, total_weight
 from streamboost.stacks.plan_kernels import (
@@ -66,27 +67,57 @@ from streamboost.stacks.step_kernels import take_step
 __all__ = [  # what stacks need: the loops, and how to fill in a plan
     "ACTIVATION", "AVERAGED", "COLUMNS_OUT", "DEPTH", "HEIGHT", "INPUTS", "KERNEL", "LEAKY_RELU", "LEARNERS", "OUTPUTS",
     "PADDING", "PLAN_SIZE", "POSITIONS", "RELU", "ROWS_OUT", "RULE", "SCALED", "SIGMOID", "STRIDE", "TANH", "UNIT",
-    "UNITS", "WIDTH", "conv_learn", "conv_predict", "dense_learn", "dense_predict",
+    "UNITS", "WIDTH", "learn", "predict",
 ]  # fmt: skip
 ROOMS = (
     activation_kernels, conv_kernels, dense_kernels, output_kernels, plan_kernels, product_kernels, step_kernels,
 )  # fmt: skip
 
 
+@compiled_inside
+def make_room(plan: Ints, size: int, like: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Room for so many rows: patches, where there are any, the hidden layer and its errors, outputs and theirs."""
+    N, m, is_conv = plan[LEARNERS], plan[OUTPUTS], plan[KERNEL] > 0
+    width = N * plan[UNITS] * plan[POSITIONS]
+    patches = np.empty((size, (plan[INPUTS] - 1) * plan[POSITIONS] if is_conv else 0), like.dtype)
+    hidden, delta = np.empty((size, width), like.dtype), np.empty((1 if is_conv else size, width), like.dtype)
+    return patches, hidden, delta, np.empty((size, N, m), like.dtype), np.empty((size, N, m), like.dtype)
+
+
+@compiled_inside
+def forward(Z: Array, patches: Array, plan: Ints, parameters: Array, hidden: Array, out: Array) -> None:
+    """Both layers, of either kind of network."""
+    if plan[KERNEL] > 0:
+        cut_patches(Z, plan, patches)
+        conv_forward(patches, plan, parameters, hidden, out)
+    else:
+        dense_forward(Z, plan, parameters, hidden, out)
+
+
+@compiled_inside
+def backward(
+    Z: Array, patches: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
+) -> None:
+    """Add to the gradient what rows bring whose loss has the derivative ``error`` (n, N, m) by the output layer."""
+    if plan[KERNEL] > 0:
+        one_learner = delta.reshape(delta.size)[: plan[UNITS] * plan[POSITIONS]]
+        add_conv_gradient(patches, hidden, error, plan, parameters, one_learner, gradient)
+    else:
+        add_dense_gradient(Z, hidden, error, plan, parameters, delta[: Z.shape[0]], gradient)
+
+
 @compiled_with(*ROOMS)
-def dense_predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: FloatArray) -> None:
+def predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: FloatArray) -> None:
     """Write what each learner says (n, N, m) of the inputs (n, d + 1), of which the last is 1."""
-    N, m, Q = plan[LEARNERS], plan[OUTPUTS], plan[UNITS]
-    size = min(Z.shape[0], BLOCK)
-    hidden, out = np.empty((size, N * Q), Z.dtype), np.empty((size, N, m), Z.dtype)
+    patches, hidden, _, out, _ = make_room(plan, min(Z.shape[0], BLOCK), Z)
     for start in range(0, Z.shape[0], BLOCK):
         n = min(BLOCK, Z.shape[0] - start)
-        dense_forward(Z[start : start + n], plan, parameters, hidden[:n], out[:n])
+        forward(Z[start : start + n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, said[start : start + n])
 
 
 @compiled_with(*ROOMS)
-def dense_learn(
+def learn(
     Z: Array,
     targets: FloatArray,
     weight: FloatArray,
@@ -105,11 +136,8 @@ def dense_learn(
 
     ``is_mean``: a step follows the weighted mean of the gradients; else it follows their weighted sum.
     """
-    N, m, Q = plan[LEARNERS], plan[OUTPUTS], plan[UNITS]
     size = max(min(size, Z.shape[0]), 1)
-    room = min(size, BLOCK)
-    hidden, delta = np.empty((room, N * Q), Z.dtype), np.empty((room, N * Q), Z.dtype)
-    out, error = np.empty((room, N, m), Z.dtype), np.empty((room, N, m), Z.dtype)
+    patches, hidden, delta, out, error = make_room(plan, min(size, BLOCK), Z)
     gradient = np.empty_like(parameters)
     for start in range(0, Z.shape[0], size):
         stop = min(start + size, Z.shape[0])
@@ -124,63 +152,9 @@ def dense_learn(
         for low in range(start, stop, BLOCK):
             high = min(low + BLOCK, stop)
             n = high - low
-            dense_forward(Z[low:high], plan, parameters, hidden[:n], out[:n])
+            forward(Z[low:high], patches[:n], plan, parameters, hidden[:n], out[:n])
             set_errors(out[:n], targets[low:high], weight[low:high], total if is_mean else 1.0, scale, error[:n])
-            add_dense_gradient(Z[low:high], hidden[:n], error[:n], plan, parameters, delta[:n], gradient)
-        bad = take_step(plan, numbers, parameters, gradient, first, second, average, steps)
-        if bad >= 0:
-            return bad
-    return -1
-
-
-@compiled_with(*ROOMS)
-def conv_predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: FloatArray) -> None:
-    """Write what each learner says (n, N, m) of flat images (n, d + 1), of which the last is 1."""
-    patches, hidden, out, _ = conv_room(plan, min(Z.shape[0], BLOCK), Z)
-    for start in range(0, Z.shape[0], BLOCK):
-        n = min(BLOCK, Z.shape[0] - start)
-        cut_patches(Z[start : start + n], plan, patches[:n])
-        conv_forward(patches[:n], plan, parameters, hidden[:n], out[:n])
-        in_units(out[:n], scale, said[start : start + n])
-
-
-@compiled_with(*ROOMS)
-def conv_learn(
-    Z: Array,
-    targets: FloatArray,
-    weight: FloatArray,
-    size: int,
-    is_mean: bool,
-    plan: Ints,
-    numbers: FloatArray,
-    parameters: Array,
-    first: Array,
-    second: Array,
-    average: Array,
-    steps: Ints,
-    scale: FloatArray,
-) -> int:
-    """:func:`dense_learn` for convolutions."""
-    size = max(min(size, Z.shape[0]), 1)
-    patches, hidden, out, error = conv_room(plan, min(size, BLOCK), Z)
-    delta, gradient = np.empty(plan[UNITS] * plan[POSITIONS], Z.dtype), np.empty_like(parameters)
-    for start in range(0, Z.shape[0], size):
-        stop = min(start + size, Z.shape[0])
-        wanted, w = targets[start:stop], weight[start:stop]
-        total = total_weight(w)
-        if total <= 0.0:
-            continue
-        bad = follow_targets(wanted, w, plan, parameters, first, second, average, steps, scale)
-        if bad >= 0:
-            return bad
-        gradient[:] = 0
-        for low in range(start, stop, BLOCK):
-            high = min(low + BLOCK, stop)
-            n = high - low
-            cut_patches(Z[low:high], plan, patches[:n])
-            conv_forward(patches[:n], plan, parameters, hidden[:n], out[:n])
-            set_errors(out[:n], targets[low:high], weight[low:high], total if is_mean else 1.0, scale, error[:n])
-            add_conv_gradient(patches[:n], hidden[:n], error[:n], plan, parameters, delta, gradient)
+            backward(Z[low:high], patches[:n], hidden[:n], error[:n], plan, parameters, delta, gradient)
         bad = take_step(plan, numbers, parameters, gradient, first, second, average, steps)
         if bad >= 0:
             return bad
