@@ -40,7 +40,6 @@ FOLDER = Path(benchmarks.__file__).parent
 SCRIPTS = sorted(file.stem for file in FOLDER.glob("bench_*.py"))
 SMALLER = {  # than --quick alone
     "bench_ablation": ["--variants", "one memory", "chunks of 16"],
-    "bench_cluster": ["--engines", "local", "--workers", "1"],
     "bench_flat": ["--rows", "100000"],
     "bench_keyed": ["--workers"],
     "bench_run": ["--rows", "100000"],
@@ -80,10 +79,11 @@ def test_every_benchmark_runs_and_keeps_figures_like_the_published_ones(
     assert main(["--quick", "--results", str(tmp_path), *SMALLER.get(name, [])]) == 0
     assert capsys.readouterr().out.startswith("| ")  # a table
     file = KEPT_AS.get(name, name.removeprefix("bench_")) + ".json"
-    record, published = (json.loads((folder / file).read_text()) for folder in (tmp_path, FOLDER / "results"))
+    record, published = json.loads((tmp_path / file).read_text()), FOLDER / "results" / file
     assert record["versions"]["source"] == prequential.source_digest()
     assert record["figures"]
-    assert record["figures"].keys() <= published["figures"].keys()
+    if published.exists():
+        assert record["figures"].keys() <= json.loads(published.read_text())["figures"].keys()
     CHECKS.get(name, lambda figures: None)(record["figures"])
 
 
