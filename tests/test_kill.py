@@ -18,7 +18,6 @@ from streamboost.cli import main
 from streamboost.states import same_state
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
-N_ROWS = 40_000
 SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "memory=[64,256]"]
 OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
 
@@ -50,18 +49,20 @@ def check_same(one: Path, other: Path, ending: str) -> None:
     assert quarantines in ([], [quarantines[0]] * 2)
 
 
-def rows():
+def rows(n):
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(N_ROWS, 4))
-    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.1 * rng.normal(size=N_ROWS)
+    X = rng.normal(size=(n, 4))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.1 * rng.normal(size=n)
     y[::997] = np.nan
     return pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ending", "predictions"), [("parquet", "parquet"), ("csv", "csv"), ("jsonl", "parquet")])
-def test_a_run_over_files_killed_twenty_times_is_the_same_as_one_never_killed(ending, predictions, tmp_path, capsys):
-    table = rows()
+def test_a_run_over_files_killed_many_times_is_the_same_as_one_never_killed(
+    ending, predictions, kills, tmp_path, capsys
+):
+    table = rows(2000 * kills)
     file = tmp_path / f"rows.{ending}"
     if ending == "parquet":
         pq.write_table(table, file, row_group_size=1700)
@@ -80,7 +81,7 @@ def test_a_run_over_files_killed_twenty_times_is_the_same_as_one_never_killed(en
                 "--predictions", said, "--json", "-q", *OFTEN, *SMALL]  # fmt: skip
 
     assert main(words("straight")) == 0
-    assert killed(len(ending), [*words("killed"), "--resume"], most=3) >= 20
+    assert killed(len(ending), [*words("killed"), "--resume"], most=3) >= kills
     check_same(tmp_path / "straight", tmp_path / "killed", predictions)
-    n_bad = len(range(0, N_ROWS, 997)) + (ending == "csv")
-    assert read_latest(tmp_path / "killed" / "m").rows == N_ROWS - n_bad
+    n_bad = len(range(0, len(table), 997)) + (ending == "csv")
+    assert read_latest(tmp_path / "killed" / "m").rows == len(table) - n_bad

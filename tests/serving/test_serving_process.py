@@ -149,10 +149,10 @@ def requests(rows, y):
 
 
 @pytest.mark.slow
-def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path):
+def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path, kills):
     """SIGKILL at random moments while requests come; each one that was not answered is sent again."""
-    rows, y = friedman(4000)
-    rng, kills = random.Random(0), 20
+    rows, y = friedman(300 * kills)
+    rng = random.Random(0)
     todo = list(requests(rows, y))
     answered, sent_again, killer = 0, 0, None
     with Nursery() as nursery:
