@@ -17,7 +17,7 @@ AHEAD = 10_000  # messages of a partition to hold while others are awaited
 AT_ONCE = 1000  # messages
 GRACE = 1.0  # seconds for one attempt
 QUIET = 5.0  # seconds without a message after which to see whether the brokers still answer
-CLOSING = 5.0  # seconds for a last commit to be answered
+CLOSING = 2.0  # seconds for a last commit to be answered
 
 logger = logging.getLogger(__name__)
 client_logger = logging.getLogger(f"{__name__}.librdkafka")
@@ -138,15 +138,15 @@ class Link:
     # Reading
 
     def assign(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets on."""
-        self.consumer.assign([self.kafka.TopicPartition(self.topic, p, offset) for p, offset in offsets.items()])
+        """Read these partitions, too, from these offsets on."""
+        parts = [self.kafka.TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
+        self.consumer.incremental_assign(parts)
 
     def add_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
         """Read partitions that were added meanwhile from their beginning."""
         new = {p: self.watermarks(p).low for p in self.partitions() if p not in known}
         if new:
-            parts = [self.kafka.TopicPartition(self.topic, p, offset) for p, offset in new.items()]
-            self.consumer.incremental_assign(parts)
+            self.assign(new)
         return new
 
     def poll(self, seconds: float, turns: Turns) -> bool:
@@ -176,7 +176,7 @@ class Link:
         """The broker deleted messages before they could be read: raise an error, or go on where it can."""
         turns.offsets[p] = self._checked(p, turns.offsets[p], self.watermarks(p))
         self.consumer.incremental_unassign([self.kafka.TopicPartition(self.topic, p)])
-        self.consumer.incremental_assign([self.kafka.TopicPartition(self.topic, p, turns.offsets[p])])
+        self.assign({p: turns.offsets[p]})
 
     def _hold_back(self, turns: Turns) -> None:
         """Fetch no more of partitions that are far ahead of others."""

@@ -119,7 +119,7 @@ class RedisLink:
             parse_id(info["last-generated-id"]),
             info["entries-added"],
             parse_id(info["max-deleted-entry-id"]),
-        ), [Entry(parse_id(id), fields or {}) for id, fields in found]
+        ), [Entry(parse_id(id), fields) for id, fields in found]
 
     def _look_once(self, first: str, last: str) -> tuple[Any, Any]:
         with self.client.pipeline(transaction=True) as pipe:

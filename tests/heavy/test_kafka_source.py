@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -332,7 +333,8 @@ def test_a_user_who_gives_up_is_not_kept_waiting_for_a_commit(real, kafka_server
 @pytest.mark.parametrize("address", ["kafka://127.0.0.1:1/rows", "redis://127.0.0.1:1/0/rows"])
 def test_ctrl_c_ends_a_run_whose_broker_is_dead(address):
     words = [sys.executable, "-m", "streamboost", "run", address, "--target", "y"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # in the background a shell has it ignored
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=heeded) as process:
         assert "does not answer" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         began = time.monotonic()
