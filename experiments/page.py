@@ -23,6 +23,22 @@ PENDING = {
     "figure_2": "Figure 2: test loss against computation",
 }
 
+CSS = """
+h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--faint); padding-top: 1rem }
+.small { font-size: .85rem; opacity: .85 } .table { overflow-x: auto } a { color: var(--accent) }
+th { border-bottom: 1px solid var(--faint); padding: .35rem .6rem; text-align: left; vertical-align: top;
+  background: var(--soft) }
+table.wide { table-layout: fixed } table.wide th:nth-child(1) { width: 22% } table.wide th:nth-child(2) { width: 14% }
+.warning { border-left: 4px solid #d97706; background: var(--soft); padding: .5rem .8rem }
+@media (max-width: 40rem) {
+  table.wide, table.wide tbody, table.wide tr, table.wide td { display: block; width: 100% }
+  table.wide tr.head { display: none } table.wide td::before { content: attr(data-head) " "; font-weight: 600 }
+  table.wide td:first-child { font-weight: 600 } table.wide td:empty { display: none }
+  table.wide td { border: 0; padding: .15rem 0 } table.wide tr { border-bottom: 1px solid var(--faint);
+    padding: .5rem 0 }
+}
+"""
+
 
 def write(folder: Path) -> Path:
     """Write the page of a folder of records, and give its place."""
@@ -34,7 +50,7 @@ def write(folder: Path) -> Path:
             parts.append(_section(name, record, folder))
     file = folder / "report.html"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(shell(TITLE, "".join(parts)), encoding="utf-8")
+    file.write_text(shell(TITLE, "".join(parts), CSS), encoding="utf-8")
     return file
 
 

@@ -1,12 +1,13 @@
 """The bounds of the paper's theorems and lemmas, as formulas.
 
-Legend, after the paper:
+Legend, after the paper; what is impossible is refused:
 
 =========  ======================  ==============================================================
 paper      here                    meaning
 =========  ======================  ==============================================================
-N          ``n_learners``          how many weak learners
-γ          ``edge``                share of its targets a learner explains (Definition 1), in (0, 1]
+N          ``n_learners``          how many weak learners; one number or several
+γ          ``edge``                share of its targets a learner explains (Definition 1), in (0, 1];
+                                   where several N may be given, that of the weakest, or one for each N
 λ, β       ``strong_convexity``,   the least and the most the loss curves
            ``smoothness``
 B, G       ``loss_bound``,         the largest loss, the longest gradient
@@ -32,12 +33,6 @@ def contraction(edge: ArrayLike, step: ArrayLike, strong_convexity: float, smoot
     The proof of Theorem 1 multiplies these factors learner by learner, and for any step; the theorem's own
     η = γ/(β(8 − 4γ)) makes each as small as can be, 1 − γ²λ/(β(16 − 8γ)). A factor above 1 promises nothing.
 
-    Parameters
-    ----------
-    edge, step : float or array
-        γ in (0, 1] and η above 0, one or one a learner.
-    strong_convexity, smoothness : float
-
     Examples
     --------
     >>> print(f"{contraction(0.5, 1 / 12, strong_convexity=1.0, smoothness=1.0):.4f}")  # 1/12 is the best step
@@ -55,19 +50,6 @@ def smooth_bound(
 ) -> FloatArray:
     """Theorem 1: the average regret of Algorithm 1 is at most 2B(1 − γ²λ/16β)ᴺ.
 
-    Parameters
-    ----------
-    n_learners : int or array of int
-        N, one or several.
-    edge : float or array
-        γ, that of the weakest learner; one, or one for each N.
-    strong_convexity, smoothness, loss_bound : float
-        λ, β and B.
-
-    References
-    ----------
-    Hu et al., Theorem 1.
-
     Examples
     --------
     >>> smooth_bound([0, 10, 100], edge=0.5, strong_convexity=1.0, smoothness=1.0, loss_bound=1.0).tolist()
@@ -84,18 +66,7 @@ def nonsmooth_bound(
 ) -> FloatArray:
     """Theorem 2: the average regret of Algorithm 2 is at most (4c²G²/λN)(1 + ln N + 1/8N) with c = 2/γ − 1.
 
-    Parameters
-    ----------
-    n_learners : int or array of int
-        N, one or several, each at least 1.
-    edge : float or array
-        γ, that of the weakest learner; one, or one for each N.
-    strong_convexity, gradient_bound : float
-        λ and G.
-
-    References
-    ----------
-    Hu et al., Theorem 2. Its proof takes the mean of y⁰ … yᴺ⁻¹; reading out y¹ … yᴺ instead, as
+    The proof takes the mean of y⁰ … yᴺ⁻¹; reading out y¹ … yᴺ instead, as
     :class:`~streamboost.descents.ResidualProjection` does, adds (ℓ(yᴺ) − ℓ(y⁰))/N, which is below 0 once the
     learners help at all.
 
@@ -116,21 +87,10 @@ def nonsmooth_bound(
 
 
 def residual_bound(edge: float, gradient_bound: float, excess: float = 0.0) -> float:
-    """Residual lemma: the mean of ‖Δᵢ‖² in Algorithm 2 is at most c²G², whatever i.
+    """Residual lemma, first claim: the mean of ‖Δᵢ‖² in Algorithm 2 is at most c²G², whatever i.
 
     Each learner takes off a share γ of the residual, each gradient adds at most G, and c is where the two
     balance: c² = (1 − γ)(1 + c)² + excess/G².
-
-    Parameters
-    ----------
-    edge, gradient_bound : float
-        γ and G.
-    excess : float
-        R(T)/T.
-
-    References
-    ----------
-    Hu et al., appendix, first claim of the lemma on residuals.
 
     Examples
     --------
@@ -141,22 +101,11 @@ def residual_bound(edge: float, gradient_bound: float, excess: float = 0.0) -> f
 
 
 def answer_bound(edge: float, gradient_bound: float, excess: float = 0.0) -> float:
-    """Residual lemma: the mean of ‖hᵢ(x)‖² in Algorithm 2 is at most (4 − 2γ)(1 + c)²G² + 2 excess.
+    """Residual lemma, second claim: the mean of ‖hᵢ(x)‖² in Algorithm 2 is at most (4 − 2γ)(1 + c)²G² + 2 excess.
 
-    Parameters
-    ----------
-    edge, gradient_bound, excess : float
-        As for :func:`residual_bound`, and so is c.
-
-    References
-    ----------
-    Hu et al., appendix, second claim of the lemma on residuals.
-
-    Notes
-    -----
-    The paper goes on to "≤ 4c²G²", which does not follow: (1 + c)² is c²/(1 − γ) here. What its Theorem 2 uses
-    is true all the same. As hᵢ is a target less a residual, the triangle inequality gives at most (1 + 2c)²G²,
-    and without excess that is never above 4(2/γ − 1)²G².
+    c is that of :func:`residual_bound`. The paper goes on to "≤ 4c²G²", which does not follow: (1 + c)² is
+    c²/(1 − γ) here. What its Theorem 2 uses is true all the same. As hᵢ is a target less a residual, the triangle
+    inequality gives at most (1 + 2c)²G², and without excess that is never above 4(2/γ − 1)²G².
 
     Examples
     --------
@@ -164,8 +113,7 @@ def answer_bound(edge: float, gradient_bound: float, excess: float = 0.0) -> flo
     10.0
     """
     c = _residual_ratio(edge, gradient_bound, excess)
-    gamma = float(_edges(edge))
-    return (4.0 - 2.0 * gamma) * ((1.0 + c) * gradient_bound) ** 2 + 2.0 * excess
+    return (4.0 - 2.0 * edge) * ((1.0 + c) * gradient_bound) ** 2 + 2.0 * excess
 
 
 def _residual_ratio(edge: float, gradient_bound: float, excess: float) -> float:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost.boosting import Booster
 from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
+from streamboost.chunks import check_chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.edges import EdgeMeter
 from streamboost.links import Log, Logit, Margin
 from streamboost.losses import Loss
 
@@ -62,12 +63,6 @@ class RegretMeter:
     No learner depends on those after it, so the first k of a run are what a booster of k learners would have been
     (as long as the refits of one do not wait for those of another: no replay, or one that takes all learners).
     Averages are kept for more and more rows, each time 5 % more: memory grows with the logarithm of the stream.
-
-    Parameters
-    ----------
-    loss : Loss
-    descent : Descent
-        Tells how a walk is read out.
 
     Attributes
     ----------
@@ -126,12 +121,7 @@ class RegretMeter:
     def against(self, comparator: Any, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> Curve:
         """The average regret for every number of learners, (K, N + 1): losses less the comparator's on the same rows.
 
-        Parameters
-        ----------
-        comparator : callable, fitted scikit-learn model, or array of scores
-            See :func:`comparator_scores`.
-        X, y, weight : arrays
-            The rows that were added, in that order.
+        The comparator is one of :func:`comparator_scores`; X, y and weight are the rows that were added, in that order.
         """
         if len(y) != self.n_rows:
             raise ValueError(f"y has {len(y)} rows, expected the {self.n_rows} that were added, in the same order.")
@@ -176,36 +166,17 @@ def comparator_scores(comparator: Any, X: FloatArray, loss: Loss) -> FloatArray:
 
 
 def _ask(comparator: Any, X: FloatArray, loss: Loss) -> Any:
-    has_shares = hasattr(comparator, "predict_proba")
-    if hasattr(comparator, "decision_function") and (isinstance(loss.link, Margin) or not has_shares):
+    is_margin, has_shares = isinstance(loss.link, Margin), hasattr(comparator, "predict_proba")
+    if hasattr(comparator, "decision_function") and (is_margin or not has_shares):
         return comparator.decision_function(X)
     if has_shares:
-        link = Logit() if isinstance(loss.link, Margin) else loss.link
+        link = Logit() if is_margin else loss.link
         shares = comparator.predict_proba(X)
         return link.score(shares[:, 1:] if loss.n_outputs == 1 else shares)
     if hasattr(comparator, "predict"):
         said = comparator.predict(X)
         return loss.link.score(said) if isinstance(loss.link, Log) else said
     return comparator(X) if callable(comparator) else comparator
-
-
-class Boosts(Protocol):
-    """What is asked of a booster here: what :class:`streamboost.Booster` shows of itself."""
-
-    loss: Loss
-    descent: Descent
-    edges: EdgeMeter
-    n_rows: int
-    is_open: bool
-
-    def open(self, n_features: int, n_targets: int) -> None:
-        """Make room for rows."""
-
-    def walk(self, X: FloatArray) -> FloatArray:
-        """The partial sums, (n, N + 1, m)."""
-
-    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-        """Learn rows."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +212,7 @@ class Regret:
 
 
 def measure_regret(
-    booster: Boosts,
+    booster: Booster,
     X: FloatArray,
     y: FloatArray,
     comparator: Any,
@@ -280,13 +251,9 @@ def measure_regret(
     >>> regret.by_learners[[0, 5, 10]].tolist()  # of 0, 5 and 10 learners
     [2.42, 0.89, 0.33]
     """
-    X, y = np.asarray(X, dtype=float), _columns(np.asarray(y, dtype=float))
-    weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
-    if X.ndim != 2 or not len(X) or y.shape[0] != len(X) or weight.shape != (len(X),):
-        raise ValueError(
-            f"X has shape {X.shape}, y {y.shape} and weight {weight.shape}, expected (n, d), (n, k) and (n,) "
-            "with n of at least 1."
-        )
+    X, y, weight = check_chunk(X, y, weight, booster.loss, booster.stack.n_features if booster.is_open else None)
+    if not len(X):
+        raise ValueError("X has no rows, expected at least one to measure.")
     if chunk < 1:
         raise ValueError(f"chunk is {chunk!r}, expected a whole number of at least 1. For row by row leave it out.")
     scores = comparator_scores(comparator, X, booster.loss)  # asked first: learning rows cannot be undone
@@ -333,14 +300,10 @@ def _theorem_bound(meter: RegretMeter, edges: FloatArray) -> FloatArray:
 # Advice.
 
 
-def diagnose(booster: Boosts) -> str:
+def diagnose(booster: Booster) -> str:
     """Say in plain words what the edges over the latest rows tell of N, the step size and the learners.
 
     Learners are numbered from 1, as in the paper.
-
-    Parameters
-    ----------
-    booster : Booster
 
     References
     ----------
@@ -366,12 +329,9 @@ def diagnose(booster: Boosts) -> str:
 
 
 def judge(edges: FloatArray) -> str:
-    """Say in plain words what edges tell of N, the step size and the learners.
+    """Say in plain words what edges (N,) tell of N, the step size and the learners.
 
-    Parameters
-    ----------
-    edges : array of shape (N,)
-        NaN for a learner whose targets were all 0.
+    The edge of a learner whose targets were all 0 is NaN.
 
     Examples
     --------

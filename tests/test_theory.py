@@ -460,9 +460,9 @@ def test_learners_with_nothing_to_explain_are_told_apart_from_those_that_fail():
     ("X", "y", "options", "words"),
     [
         (np.zeros(3), np.zeros(3), {}, r"X has shape \(3,\)"),
-        (np.zeros((3, 1)), np.zeros(2), {}, r"y \(2, 1\)"),
-        (np.zeros((0, 1)), np.zeros(0), {}, "n of at least 1"),
-        (np.zeros((3, 1)), np.zeros(3), {"weight": np.ones(2)}, r"weight \(2,\)"),
+        (np.zeros((3, 1)), np.zeros(2), {}, r"X has 3 rows and y has shape \(2, 1\)"),
+        (np.zeros((0, 1)), np.zeros(0), {}, "X has no rows"),
+        (np.zeros((3, 1)), np.zeros(3), {"weight": np.ones(2)}, r"weight has shape \(2,\)"),
         (np.zeros((3, 1)), np.zeros(3), {"chunk": 0}, "chunk is 0"),
     ],
 )
