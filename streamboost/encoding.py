@@ -125,10 +125,6 @@ class Encoder:
         """The positions of the columns that hold text."""
         return tuple(j for j, kind in enumerate(self.kinds) if kind == "category")
 
-    def feature_names(self) -> list[str] | None:
-        """The columns' names as strings, or None when only bare arrays were seen."""
-        return None if self.names is None else [str(name) for name in self.names]
-
     def encode(
         self, X: Any, *, dialect: Dialect = "array", known_only: bool = False, owner: str = "the model"
     ) -> Encoded:

@@ -3,8 +3,8 @@
 In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream) and dicts; out
 flow :class:`Rows`: the names of the columns, and each column as floats or, if it is text, as :class:`Distinct`. NaN,
 ``None``, ``NA`` and an absent key all become NaN; times become seconds since 1970. What is neither number, text nor
-time is refused. Frames are read a column at a time: Python looks at distinct texts, and at rows only where a column
-holds Python's objects, and these are times of several types.
+time is refused. Frames are read a column at a time: Python looks at distinct texts, and at single rows only where a
+column holds Python's objects that are not plain numbers or text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import compress, repeat
 from numbers import Complex, Real
-from operator import is_
 from reprlib import repr as brief
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -38,13 +36,6 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 NUMBERS = {float, int, bool, Decimal, np.float64, np.float32, np.int64, np.int32, np.bool_}
 PANDAS_MISSING = {"NAType", "NaTType"}  # NA and NaT, without importing pandas
-# How Arrow reads Python's times, all at once; a moment without a zone counts as UTC everywhere.
-ARROW_TIMES = {
-    date: pa.date32(),
-    datetime: pa.timestamp("us", "UTC"),
-    time: pa.time64("us"),
-    timedelta: pa.duration("us"),
-}
 
 
 class Distinct(NamedTuple):
@@ -214,41 +205,27 @@ def distinct(column: Any) -> Distinct:
     >>> distinct(pa.array(["b", "a", None, "b"]))
     Distinct(codes=array([ 0,  1, -1,  0], dtype=int32), levels=['b', 'a'])
     """
-    if pa.types.is_dictionary(column.type):
-        places: dict[Any, int] = {}
+    if pa.types.is_dictionary(column.type):  # which may hold levels that do not occur, and NaN for a missing one
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        codes = [_occurring(chunk.indices, partial(_levels_of, chunk), places) for chunk in chunks]
-        return Distinct(np.concatenate([np.empty(0, dtype=np.int64), *codes]), list(places))
-    encoded = (column.cast(pa.large_string()) if is_text(column.type) else column).dictionary_encode()
+        values = [_wide(chunk.dictionary).take(chunk.indices) for chunk in chunks]
+        column = pa.chunked_array(values, None if values else pa.null())
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+    encoded = _wide(column).dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     return Distinct(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
 
 
+def _wide(column: Any) -> Any:
+    """Text of any Arrow type as the one that every function of Arrow takes."""
+    return column.cast(pa.large_string()) if is_text(column.type) else column
+
+
 def distinct_categories(series: Any) -> Distinct:
     """The distinct values of a pandas series of dtype category."""
-    codes, categories = series.cat.codes.to_numpy(), series.cat.categories
-    places: dict[Any, int] = {}
-    codes = _occurring(pa.array(codes, mask=codes < 0), lambda used: categories.take(used.to_numpy()).tolist(), places)
-    return Distinct(codes, list(places))
-
-
-def _occurring(indices: Any, levels_of: Callable[[Any], list[Any]], places: dict[Any, int]) -> IntArray:
-    """Give places to the levels that indices refer to: a dictionary may hold far more than occur in a chunk."""
-    used = indices.dictionary_encode()
-    table = [
-        -1 if level is None or level != level else places.setdefault(level, len(places))
-        for level in levels_of(used.dictionary)
-    ]
-    codes: IntArray = np.array([*table, -1])[used.indices.fill_null(-1).to_numpy()]  # the last entry answers for -1
-    return codes
-
-
-def _levels_of(chunk: Any, used: Any) -> list[Any]:
-    levels = chunk.dictionary
-    levels = levels.cast(pa.large_string()) if is_text(levels.type) else levels
-    texts: list[Any] = levels.take(used).to_pylist()
-    return texts
+    codes, levels = series.factorize()
+    return Distinct(codes, levels.tolist())
 
 
 def _as_text(found: Distinct) -> Distinct:
@@ -336,29 +313,8 @@ def _read_objects(values: list[Any], name: Hashable) -> _Column:
             pass
     if types <= {str, float}:  # pandas writes NaN among text
         return _read_texts(values, name)
-    times = {kind for kind in types if kind is not float and kind.__name__ not in PANDAS_MISSING}
-    if len(times) == 1 and times <= ARROW_TIMES.keys() and all(map(math.isnan, _of_type(float, values))):
-        try:
-            return _read_arrow(pa.array(values, ARROW_TIMES[times.pop()], from_pandas=True), name)
-        except pa.ArrowException:  # a span of more than 292,000 years
-            pass
-    plain = _read_values(values, name, types)
+    plain = [read_value(value, name, row) for row, value in enumerate(values)]
     return _read_texts(plain, name) if str in set(map(type, plain)) else np.array(plain, dtype=np.float64)
-
-
-def _of_type(kind: type, values: list[Any]) -> Iterable[Any]:
-    return compress(values, map(is_, map(type, values), repeat(kind)))
-
-
-def _read_values(values: list[Any], name: Hashable, types: set[type]) -> list[float | str]:
-    """Read every distinct value once; times one by one, as one that equals another may mean another instant."""
-    if not any(issubclass(kind, TIMES) for kind in types):
-        try:
-            plain = {value: read_value(value, name) for value in dict.fromkeys(values)}
-            return list(map(plain.__getitem__, values))
-        except (TypeError, ValueError):  # something is to be refused, with its row
-            pass
-    return [read_value(value, name, row) for row, value in enumerate(values)]
 
 
 def _read_texts(values: list[Any], name: Hashable) -> Distinct:
