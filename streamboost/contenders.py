@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 
 from streamboost.answers import Answers, no_answers, of_probabilities, of_values
 from streamboost.guards import Task
@@ -34,6 +35,7 @@ class Contender:
         All classes, for a model that must be told before the first row.
     """
 
+    verbs: ClassVar[tuple[str, str]] = ("learn", "predict")
     at_once = False  # whether a chunk is predicted as a whole before any of it is learned
 
     def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
@@ -58,10 +60,8 @@ class Contender:
             if self.wants_probabilities:
                 return of_probabilities(np.asarray(self.model.predict_proba(X), float), self.model.classes_.tolist())
             return self._read(self.model.predict(X), n)
-        except Exception as error:
-            if type(error).__name__ == "NotFittedError":  # whoever's it is
-                return no_answers(n)
-            raise
+        except NotFittedError:
+            return no_answers(n)
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
         """Learn the rows."""
@@ -80,6 +80,7 @@ class Contender:
 class _PartialFit(Contender):
     """A model with ``partial_fit`` and ``predict``, as scikit-learn's have it."""
 
+    verbs = ("partial_fit", "predict")
     at_once = True
 
     def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
@@ -113,6 +114,8 @@ class _PartialFit(Contender):
 
 class _OneByOne(Contender):
     """A model with ``learn_one`` and ``predict_one``, as River's have it."""
+
+    verbs = ("learn_one", "predict_one")
 
     def rows(self, X: Any) -> Any:
         if isinstance(X, list):
@@ -159,16 +162,9 @@ class _OneByOne(Contender):
 
 def dialect_of(model: Any) -> type[Contender]:
     """How to speak to a model, or a ``TypeError`` that says what it lacks."""
-
-    def has(*verbs: str) -> bool:
-        return all(callable(getattr(model, verb, None)) for verb in verbs)
-
-    if has("learn", "predict"):
-        return Contender
-    if has("partial_fit", "predict"):
-        return _PartialFit
-    if has("learn_one", "predict_one"):
-        return _OneByOne
+    for dialect in (Contender, _PartialFit, _OneByOne):
+        if all(callable(getattr(model, verb, None)) for verb in dialect.verbs):
+            return dialect
     raise TypeError(
         f"model is a {type(model).__name__}, expected learn and predict (streamboost), partial_fit and predict "
         "(scikit-learn), or learn_one and predict_one (River). Wrap it in a class that has one of these pairs."

@@ -24,7 +24,7 @@ from streamboost.loss_base import LARGEST_TARGET
 
 Task: TypeAlias = Literal["regression", "classification"]
 
-ABSURD = 1e6  # times the root mean square of the targets so far
+ABSURD = 1e6  # times the root mean square of the targets so far: what no gradient may be
 FEW = 10  # different whole numbers that are rather classes
 SETTLED = 100  # targets after which the guard has an idea of their size
 TEXT_KEPT = 10_000  # letters of a bad row
@@ -45,11 +45,6 @@ class Sifted(NamedTuple):
 class Guard:
     """Tells good rows from bad ones; what is normal it learns from the targets.
 
-    Parameters
-    ----------
-    absurd : float
-        How many times larger than the root mean square of the targets so far a gradient may be.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -59,22 +54,16 @@ class Guard:
     (array([3.]), "the target 'y' is missing, expected a number.")
     """
 
-    def __init__(self, absurd: float = ABSURD) -> None:
-        self.absurd = absurd
+    def __init__(self) -> None:
+        self.absurd = ABSURD
         self.n = 0
         self.mean_square = 0.0
 
     def sift(self, table: Any, target: str, task: Task, model: Any = None) -> Sifted:
-        """Sort rows; nothing is changed.
+        """Sort the rows of an Arrow table; nothing is changed.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            With a column ``target``.
-        target : str
-        task : {"regression", "classification"}
-        model : estimator, optional
-            Whose gradients are looked at where a target is large; without it the target itself must not be absurd.
+        Where a target is large, the gradient of the model is looked at; without a model the target itself must not be
+        absurd.
         """
         if target not in table.column_names:
             raise ValueError(f"there is no target column {target!r}, expected one among {table.column_names}.")
@@ -133,18 +122,14 @@ def _gradient(model: Any, row: Any, y: float) -> float:
     if not hasattr(model, "committee_"):
         return abs(y)
     try:
-        score = model._scores(row)
-        loss = model.committee_.loss
-        return float(np.abs(loss.gradient(score, np.array([[y]]))).max())
+        return float(np.abs(model.committee_.loss.gradient(model._scores(row), np.array([[y]]))).max())
     except (TypeError, ValueError):  # a row that the model refuses for another reason, which it will tell itself
         return abs(y)
 
 
 def _numbers(column: Any, name: str, reasons: dict[int, str]) -> FloatArray:
-    kind = column.type
-    if pa.types.is_null(kind):
-        numbers = np.full(len(column), np.nan)
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    if any(test(column.type) for test in is_number):
         numbers = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
     else:
         numbers = np.array([_number(value) for value in column.to_pylist()])
@@ -183,18 +168,12 @@ def _labels(column: Any, name: str, reasons: dict[int, str]) -> NDArray[Any]:
 def _find_infinite(X: Any, reasons: dict[int, str]) -> None:
     for name, column in zip(X.column_names, X.columns, strict=True):
         if pa.types.is_floating(column.type):
-            infinite = np.isinf(column.to_numpy())
-            for row in np.flatnonzero(infinite).tolist() if infinite.any() else ():
+            for row in np.flatnonzero(np.isinf(column.to_numpy())).tolist():
                 reasons.setdefault(row, f"column {name!r} is {column[row].as_py()}, expected a finite number or none.")
 
 
 def label_kind(column: Any) -> tuple[Task, str]:
-    """Whether first targets look like numbers or like classes, and why.
-
-    Raises
-    ------
-    ValueError
-        If they are all missing, or of a type that is neither.
+    """Whether first targets look like numbers or like classes, and why; a ``ValueError`` if like neither.
 
     Examples
     --------

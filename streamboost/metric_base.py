@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeV
 import numpy as np
 
 from streamboost.arrays import FloatArray
+from streamboost.chunks import check_weight
 
 Need: TypeAlias = Literal["number", "label", "probability"]
 NAN = math.nan
@@ -60,7 +61,7 @@ class Metric(ABC, Generic[Summary]):
             What each row counts; 1 if left out. A row of weight 0 takes its place in a window and counts nothing.
         """
         rows = self._encode(y, prediction)  # (n, k)
-        weight = _check_weight(weight, len(rows))
+        weight = check_weight(weight, len(rows))
         if len(rows) == 0:
             return
         if self.ring is not None:
@@ -172,10 +173,3 @@ def read_probabilities(y: Any, prediction: Any) -> tuple[list[Any], Probabilitie
             f"probabilities have shape {values.shape}, expected ({len(labels)}, {len(classes)}): rows and classes."
         )
     return labels, Probabilities(classes, values)
-
-
-def _check_weight(weight: Any, n: int) -> FloatArray:
-    checked: FloatArray = np.ones(n) if weight is None else np.broadcast_to(np.asarray(weight, dtype=float), (n,))
-    if not (np.isfinite(checked) & (checked >= 0)).all():
-        raise ValueError("weight holds a number below 0 or none at all, expected finite weights of at least 0.")
-    return checked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +28,7 @@ class Report:
     unanswered : int
         Rows so far of which the model had nothing to say, such as the first of many; they are in no metric.
     events : list
-        What happened to the model since the last report: what is new in its ``events_``, if it has these.
+        What happened to the model since the last report: what is new in the ``events_`` of streamboost's.
     rows_before : int
         Rows the model had learned before the run; the rows of events are counted from its very first.
 
@@ -57,13 +56,8 @@ class Report:
         return f"{self.rows:,} rows: {', '.join(scores)}, {self.rows_per_second:,.0f} rows/s"
 
 
-class History(Sequence[Report]):
-    """All reports of a run, in order.
-
-    Parameters
-    ----------
-    reports : iterable of Report
-        Read to its end, so a run may be given: ``History(prequential(...))``.
+class History(list[Report]):
+    """All reports of a run, in order: ``History(prequential(...))`` goes through the run.
 
     Examples
     --------
@@ -72,21 +66,12 @@ class History(Sequence[Report]):
     (1.5, ['rows', 'mae', 'mae_windowed'])
     """
 
-    def __init__(self, reports: Iterable[Report]) -> None:
-        self.reports = list(reports)
-
-    def __len__(self) -> int:
-        return len(self.reports)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.reports[place]
-
     @property
     def last(self) -> Report:
         """The report on all rows."""
-        if not self.reports:
+        if not self:
             raise ValueError("there is no report yet, expected at least one. Run the loop first.")
-        return self.reports[-1]
+        return self[-1]
 
     @property
     def metrics(self) -> list[str]:
@@ -96,39 +81,32 @@ class History(Sequence[Report]):
     @property
     def events(self) -> list[Any]:
         """Everything that happened to the model."""
-        return [event for report in self.reports for event in report.events]
+        return [event for report in self for event in report.events]
 
     def table(self) -> pa.Table:
         """One line a report, as an Arrow table; events as text."""
-        columns: dict[str, list[Any]] = {"rows": [report.rows for report in self.reports]}
+        columns: dict[str, list[Any]] = {"rows": [report.rows for report in self]}
         for name in self.metrics:
-            columns[name] = [report.running[name] for report in self.reports]
-            columns[f"{name}_windowed"] = [report.windowed[name] for report in self.reports]
+            columns[name] = [report.running[name] for report in self]
+            columns[f"{name}_windowed"] = [report.windowed[name] for report in self]
         for name in ("seconds", "rows_per_second", "unanswered"):
-            columns[name] = [getattr(report, name) for report in self.reports]
-        columns["events"] = [[_describe(event) for event in report.events] for report in self.reports]
+            columns[name] = [getattr(report, name) for report in self]
+        columns["events"] = [[f"row {e.row}: {e.kind}, {e.detail}" for e in report.events] for report in self]
         return pa.table(columns)
 
     def plot(self, metric: str | None = None) -> Any:
         """Draw a metric over rows, of the latest rows and of all, with events on the axis.
 
-        Parameters
-        ----------
-        metric : str, optional
-            One of :attr:`metrics`; the first if left out.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            ``figure.savefig("run.png")`` writes it.
+        The metric is one of :attr:`metrics`, the first if left out. What is returned is a figure of matplotlib's:
+        ``figure.savefig("run.png")`` writes it.
         """
         name = self.metrics[0] if metric is None else metric
         if name not in self.metrics:
             raise ValueError(f"metric is {name!r}, expected one of {self.metrics}, which this run kept.")
         figure = require("matplotlib.figure", extra="plot", by="History.plot").Figure(figsize=(9, 4.5), dpi=120)
         axes = figure.subplots()
-        rows = [report.rows for report in self.reports]
-        recent, overall = ([getattr(report, kind)[name] for report in self.reports] for kind in ("windowed", "running"))
+        rows = [report.rows for report in self]
+        recent, overall = ([getattr(report, kind)[name] for report in self] for kind in ("windowed", "running"))
         mark = "o" if len(rows) == 1 else None  # a single point makes no line
         axes.plot(rows, recent, color="#c2410c", lw=1.8, marker=mark, label=f"latest {self.last.window:,} rows")
         axes.plot(rows, overall, color="#6b7280", lw=1.3, ls="--", marker=mark, label="all rows so far")
@@ -146,16 +124,9 @@ class History(Sequence[Report]):
     def _mark_events(self, axes: Any) -> None:
         """A triangle on the axis for every event, a colour for every kind."""
         places: dict[str, list[int]] = {}
-        for report in self.reports:
+        for report in self:
             for event in report.events:
-                row = event.row - report.rows_before if hasattr(event, "row") else report.rows
-                places.setdefault(str(getattr(event, "kind", "event")), []).append(row)
+                places.setdefault(event.kind, []).append(event.row - report.rows_before)
         for place, (kind, rows) in enumerate(places.items()):
             axes.scatter(rows, [0.0] * len(rows), marker="^", s=36, color=f"C{place}", clip_on=False, zorder=4,
                          transform=axes.get_xaxis_transform(), label=kind)  # fmt: skip
-
-
-def _describe(event: Any) -> str:
-    if all(hasattr(event, name) for name in ("row", "kind", "detail")):
-        return f"row {event.row}: {event.kind}, {event.detail}"
-    return str(event)

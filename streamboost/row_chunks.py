@@ -27,16 +27,7 @@ class LabelledRows(NamedTuple):
 
 
 def cut(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """Rows of any kind in chunks of at most so many.
-
-    Parameters
-    ----------
-    rows : (X, y), frame, Arrow table, source, or iterable
-        An iterable brings (dict, y) pairs, dicts that hold the target, frames or Arrow tables that do, or (X, y)
-        pairs of arrays.
-    target : str or sequence of str, optional
-        The column or columns of the targets, where rows hold them.
-    chunk : int
+    """Rows of any kind :func:`~streamboost.prequential.prequential` takes, in chunks of at most so many.
 
     Examples
     --------

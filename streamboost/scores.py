@@ -95,7 +95,7 @@ class ScoreBook:
         """What is new in ``events_``, up to a row: a chunk may have brought more than is reported on."""
         events = list(getattr(model, "events_", ()))[self.n_events :]
         if until is not None:
-            events = [event for event in events if getattr(event, "row", 0) - self.rows_before < until]
+            events = [event for event in events if event.row - self.rows_before < until]
         self.n_events += len(events)
         return events
 

@@ -9,7 +9,6 @@ theorems, which speak of T → ∞, then hold on the very rows that were measure
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,36 +178,26 @@ def _ask(comparator: Any, X: FloatArray, loss: Loss) -> Any:
     return comparator(X) if callable(comparator) else comparator
 
 
-@dataclass(frozen=True)
-class Regret:
-    """What :func:`measure_regret` found: the two curves of the paper's first figure, and the bound beside them.
-
-    Attributes
-    ----------
-    by_learners : array of shape (N + 1,)
-        The average regret of the booster cut off after 0, 1, … N learners.
-    over_rows : Curve
-        The average regret of all N learners over the first rows of the stream.
-    comparator_loss : float
-        The comparator's average loss.
-    edges : array of shape (N,)
-        The measured edge γ of every learner on these rows.
-    bound : array of shape (N + 1,)
-        What the theorem for this descent says of ``by_learners``, at the weakest edge among the learners counted:
-        Theorem 1 for :class:`~streamboost.descents.GradientDescent`, Theorem 2 for
-        :class:`~streamboost.descents.ResidualProjection`. Infinite where neither speaks, as from the first learner
-        on whose edge is not above 0. Both are promises for the theorem's own step sizes; others usually keep them too.
-    loss_bound, gradient_bound : float
-        B and G: the largest loss and the longest gradient met on these rows.
-    """
+class Regret(NamedTuple):
+    """What :func:`measure_regret` found: the two curves of the paper's first figure, and the bound beside them."""
 
     by_learners: FloatArray
+    """The average regret of the booster cut off after 0, 1, … N learners, (N + 1,)."""
     over_rows: Curve
+    """The average regret of all N learners over the first rows of the stream."""
     comparator_loss: float
+    """The comparator's average loss."""
     edges: FloatArray
+    """The measured edge γ of every learner on these rows, (N,)."""
     bound: FloatArray
+    """What the theorem for this descent says of ``by_learners``, (N + 1,), at the weakest edge among the learners
+    counted: Theorem 1 for :class:`~streamboost.descents.GradientDescent`, Theorem 2 for
+    :class:`~streamboost.descents.ResidualProjection`. Infinite where neither speaks, as from the first learner on whose
+    edge is not above 0. Both are promises for the theorem's own step sizes; others usually keep them too."""
     loss_bound: float
+    """B, the largest loss met on these rows."""
     gradient_bound: float
+    """G, the longest gradient met on these rows."""
 
 
 def measure_regret(

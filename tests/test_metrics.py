@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused():
         LogLoss().add(["ant"], Probabilities(list(NAMES), np.ones((1, 2))))
     with pytest.raises(ValueError, match="y holds 'ant', expected 0 or 1"):
         AUC().add(["ant"], [0.5])
-    with pytest.raises(ValueError, match="weight holds a number below 0"):
+    with pytest.raises(ValueError, match=r"weight in row 0 is -1\.0, expected a finite number of at least 0"):
         MAE().add([1.0], [1.0], [-1.0])
     with pytest.raises(ValueError, match="window is 0, expected a whole number above 0"):
         MAE(window=0)
