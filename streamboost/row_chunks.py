@@ -6,7 +6,6 @@ is read a batch at a time, so it may be longer than memory, or without end.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -115,9 +114,13 @@ def _piece(rows: Any, target: Target) -> LabelledRows | None:
     if isinstance(rows, tuple) and hasattr(rows, "table"):
         rows = rows.table
     if _is_pair(rows):
-        return LabelledRows(_indexable(rows[0]), as_targets(rows[1]))
-    pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
-    is_pandas = pandas is not None and isinstance(rows, pandas.DataFrame)
+        X, y = rows
+        if _speaks_arrow(X) and not hasattr(X, "iloc"):
+            X = pa.table(X)
+        elif not hasattr(X, "shape") and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
+            X = np.asarray(X)
+        return LabelledRows(X, as_targets(y))
+    is_pandas = hasattr(rows, "iloc") and hasattr(rows, "columns")
     if not (is_pandas or _speaks_arrow(rows)):
         return None
     table = rows if is_pandas else pa.table(rows)
@@ -147,14 +150,6 @@ def _check_target(target: Target, columns: list[Any]) -> list[str]:
     if absent or not names:
         raise ValueError(f"target is {target!r}, but there is no such column. The rows have {columns}.")
     return names
-
-
-def _indexable(X: Any) -> Any:
-    """Rows of one of the kinds of :class:`LabelledRows`."""
-    if _speaks_arrow(X) and not hasattr(X, "iloc"):
-        return pa.table(X)
-    is_dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
-    return X if is_dicts or hasattr(X, "shape") else np.asarray(X)
 
 
 def _speaks_arrow(rows: Any) -> bool:

@@ -135,20 +135,14 @@ def test_scikit_learns_classifier_goes_chunk_by_chunk_if_told(labels):
 # The same as River's
 
 
-def test_rivers_regressor_gets_rivers_score(numbers):
+@pytest.mark.parametrize("delay", [0, 1, 2, 30, 1000])
+def test_labels_at_once_and_late_give_rivers_score(numbers, delay):
     def make():
         return preprocessing.StandardScaler() | linear_model.LinearRegression()
 
-    score = evaluate.progressive_val_score(stream.iter_array(*numbers), make(), river_metrics.RMSE())
-    assert run(make(), numbers, metrics=["rmse"]).last.running["rmse"] == pytest.approx(score.get())
-
-
-@pytest.mark.parametrize("delay", [1, 2, 30, 1000])
-def test_late_labels_give_rivers_score(numbers, labels, delay):
-    def make():
-        return preprocessing.StandardScaler() | linear_model.LinearRegression()
-
-    score = evaluate.progressive_val_score(stream.iter_array(*numbers), make(), river_metrics.MAE(), delay=delay)
+    score = evaluate.progressive_val_score(
+        stream.iter_array(*numbers), make(), river_metrics.MAE(), delay=delay or None
+    )
     last = run(make(), numbers, delay=delay, metrics=[MAE]).last
     assert (last.rows, last.running["mae"]) == (700, pytest.approx(score.get()))
 
