@@ -1,4 +1,4 @@
-"""Data to try things on: three small sets that travel with the package, and two generated streams.
+"""Data to try things on: three small sets that travel with the package, and a generated stream.
 
 Out of every function here comes a :class:`Dataset`: float rows, targets, and the names of the columns. Where the
 sets come from, and under which licence, is told in ``streamboost/data/README.md``.
@@ -107,8 +107,10 @@ def friedman(n: int, *, noise: float = 1.0, drift: int | Sequence[int] | None = 
     ----------
     Friedman, Multivariate adaptive regression splines, 1991.
     """
-    _check_count("n", n, 0)
-    _check_size("noise", noise)
+    if not isinstance(n, (int, np.integer)) or n < 0:
+        raise ValueError(f"n is {n!r}, expected a whole number of at least 0.")
+    if not 0 <= noise < math.inf:
+        raise ValueError(f"noise is {noise!r}, expected a finite number of at least 0. If unsure, leave it out.")
     changes = np.sort(np.atleast_1d([] if drift is None else drift))
     if changes.size and (changes.dtype.kind != "i" or changes[0] < 0):
         raise ValueError(
@@ -121,42 +123,6 @@ def friedman(n: int, *, noise: float = 1.0, drift: int | Sequence[int] | None = 
     y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
     y += noise * rng.standard_normal(n)
     return Dataset(X, y, [f"x{j}" for j in range(10)], "Friedman's function of ten uniform columns, generated.")
-
-
-def hyperplane(n: int, *, n_features: int = 10, turn: float = 0.0, noise: float = 0.05, seed: int = 0) -> Dataset:
-    """Uniform rows on two sides of a hyperplane through the middle of the cube, which may turn. Two classes.
-
-    Parameters
-    ----------
-    n : int
-        Rows.
-    n_features : int
-        Columns, at least 2.
-    turn : float
-        How far the plane turns from the first row to the last, in radians: π swaps the two classes.
-    noise : float
-        The fraction of rows, in [0, 1], whose class is swapped: no model errs less often than this.
-    seed : int
-
-    Examples
-    --------
-    >>> stream = hyperplane(1000)
-    >>> print(f"{(stream.y == 1).mean():.1f} of the rows are of class 1")
-    0.5 of the rows are of class 1
-    """
-    _check_count("n", n, 0)
-    _check_count("n_features", n_features, 2)
-    _check_size("turn", abs(turn))
-    if not 0 <= noise <= 1:
-        raise ValueError(f"noise is {noise!r}, expected a fraction in [0, 1]. For no noise pass 0.")
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(size=(n, n_features))
-    plane, _ = np.linalg.qr(rng.standard_normal((n_features, 2)))  # the normal turns within this plane, (d, 2)
-    angle = np.linspace(0.0, turn, n)
-    normal = np.column_stack([np.cos(angle), np.sin(angle)]) @ plane.T  # (n, d)
-    is_above = np.einsum("nd,nd->n", X - 0.5, normal) > 0
-    y = (is_above ^ (rng.uniform(size=n) < noise)).astype(int)
-    return Dataset(X, y, [f"x{j}" for j in range(n_features)], "Two sides of a turning hyperplane, generated.")
 
 
 def shipped_file(name: str) -> str:
@@ -186,13 +152,3 @@ def _load(file: str, description: str, kind: type) -> Dataset:
     *names, target = table.column_names
     X = np.column_stack([table[name].to_numpy().astype(float) for name in names])
     return Dataset(X, table[target].to_numpy().astype(kind), names, description)
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    if not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
-
-
-def _check_size(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value!r}, expected a finite number of at least 0. If unsure, leave it out.")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from os import PathLike
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,6 +25,7 @@ from streamboost.boosting import Booster, Iterate, Semantics
 from streamboost.chunks import check_weight
 from streamboost.committee import Committee
 from streamboost.encoding import Encoded, Encoder
+from streamboost.errors import require
 from streamboost.labels import Labels
 from streamboost.losses import Loss
 from streamboost.rows import Dialect
@@ -227,16 +230,15 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 "or None for a different run each time."
             ) from None
 
-    def _options(self, names: Sequence[Hashable] | None) -> recipes.Options:
-        """The parameters that shape the committee, with columns by their numbers."""
-        options = recipes.Options(**{name: getattr(self, name) for name in recipes.Options._fields})
-        return options._replace(monotonic_cst=recipes.number_columns(options.monotonic_cst, names))
+    def _options(self, names: Sequence[Hashable] | None) -> SimpleNamespace:
+        """The parameters, with columns by their numbers."""
+        signs = recipes.number_columns(self.monotonic_cst, names)
+        return SimpleNamespace(**{**self.get_params(deep=False), "monotonic_cst": signs})
 
     @abstractmethod
     def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
         """Targets as floats; nothing is changed."""
 
-    @abstractmethod
     def _check_targets(self, targets: Targets, loss: Loss) -> None:
         """Refuse targets the loss cannot learn from."""
 
@@ -248,7 +250,24 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
         """Learn checked rows; return the scores made before."""
 
+    @abstractmethod
+    def _answers(self, scores: FloatArray) -> NDArray[Any]:
+        """What the scores (n, m) mean: a target or a label for every row."""
+
     # Predicting never changes anything.
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the target of every row, (n,) or (n, m), or its class."""
+        return self._answers(self._scores(X))
+
+    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Predict with the first learner, the first two, and so on."""
+        return map(self._answers, self._staged_scores(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Predict a frame of rows; a pandas Series with the frame's index."""
+        pandas = require("pandas", extra="river", by="predict_many")
+        return pandas.Series(self._answers(self._scores(X, "dict")), index=getattr(X, "index", None))
 
     def _scores(self, X: Any, dialect: Dialect = "array") -> FloatArray:
         """The raw score of every row, (n, m)."""

@@ -127,29 +127,16 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
         """Predict each row, then learn it; return the predictions made before learning."""
-        return self._predictions(self._learn(X, y, sample_weight))
-
-    def predict(self, X: Any) -> FloatArray:
-        """Predict the target of every row, (n,) or (n, m)."""
-        return self._predictions(self._scores(X))
-
-    def staged_predict(self, X: Any) -> Iterator[FloatArray]:
-        """Predict with the first learner, the first two, and so on."""
-        return map(self._predictions, self._staged_scores(X))
+        return self._answers(self._learn(X, y, sample_weight))
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
         if not hasattr(self, "committee_"):
             return 0.0
-        return self._predictions(self._score_one(x))[0].tolist()
+        return self._answers(self._score_one(x))[0].tolist()
 
-    def predict_many(self, X: Any) -> Any:
-        """Predict a frame of rows; a pandas Series with the frame's index."""
-        pandas = require("pandas", extra="river", by="predict_many")
-        return pandas.Series(self._predictions(self._scores(X, "dict")), index=getattr(X, "index", None))
-
-    def _predictions(self, score: FloatArray) -> FloatArray:
-        prediction = self.committee_.loss.predict(score)
+    def _answers(self, scores: FloatArray) -> FloatArray:
+        prediction = self.committee_.loss.predict(scores)
         return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 
     def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
@@ -276,7 +263,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         scores = self._learn(X, y, sample_weight)
         if method == "decision_function":
             return self._decision(scores)
-        return self._labels(scores) if method == "predict" else self._probabilities(scores)
+        return self._answers(scores) if method == "predict" else self._probabilities(scores)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -289,18 +276,10 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         """The raw scores: (n,) for two classes, (n, K) for more."""
         return self._decision(self._scores(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the class of every row."""
-        return self._labels(self._scores(X))
-
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict the probability of every class, (n, K), in the order of ``classes_``."""
         return self._probabilities(self._scores(X))
-
-    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Predict with the first learner, the first two, and so on."""
-        return map(self._labels, self._staged_scores(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
@@ -311,7 +290,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         """Predict one row; None before anything was learned."""
         if not hasattr(self, "committee_"):
             return None
-        return self._labels(self._score_one(x)).tolist()[0]
+        return self._answers(self._score_one(x)).tolist()[0]
 
     def predict_proba_one(self, x: Row) -> dict[Any, float]:
         """Predict the probability of every class known so far."""
@@ -319,11 +298,6 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if not hasattr(self, "committee_"):
             return {}
         return dict(zip(self.labels_.numbers, self._probabilities(self._score_one(x))[0].tolist(), strict=True))
-
-    def predict_many(self, X: Any) -> Any:
-        """Predict a frame of rows; a pandas Series with the frame's index."""
-        pandas = require("pandas", extra="river", by="predict_many")
-        return pandas.Series(self._labels(self._scores(X, "dict")), index=getattr(X, "index", None))
 
     def predict_proba_many(self, X: Any) -> Any:
         """Predict probabilities for a frame of rows; a pandas DataFrame with one column per class."""
@@ -346,7 +320,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 return scores[:, 1] - scores[:, 0]
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def _labels(self, scores: FloatArray) -> NDArray[Any]:
+    def _answers(self, scores: FloatArray) -> NDArray[Any]:
         classes = self.labels_.classes
         if self._is_one_score() and len(classes) == 2:
             return classes[(scores[:, 0] > 0).astype(int)]  # type: ignore[no-any-return]
@@ -412,9 +386,6 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if code is None:
             return None
         return np.array([[float(code) if isinstance(self.committee_.loss, Softmax) else 2.0 * code - 1.0]])
-
-    def _check_targets(self, targets: Targets, loss: Loss) -> None:
-        """Labels were checked when they were encoded."""
 
     def _make_loss(self, targets: Targets) -> Loss:
         return recipes.make_classification_loss(self.loss, max(len(targets.labels), 1))

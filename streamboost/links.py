@@ -37,13 +37,7 @@ class Link(ABC):
 
 @dataclass(frozen=True)
 class Identity(Link):
-    """The prediction is the score.
-
-    Examples
-    --------
-    >>> Identity().predict(np.array([1.5]))
-    array([1.5])
-    """
+    """The prediction is the score."""
 
     def predict(self, score: FloatArray) -> FloatArray:
         """Copy the scores."""
@@ -56,13 +50,7 @@ class Identity(Link):
 
 @dataclass(frozen=True)
 class Margin(Identity):
-    """The prediction is the score, of which only the sign decides: there is no probability behind it.
-
-    Examples
-    --------
-    >>> Margin().predict(np.array([-0.3]))
-    array([-0.3])
-    """
+    """The prediction is the score, of which only the sign decides: there is no probability behind it."""
 
 
 @dataclass(frozen=True)

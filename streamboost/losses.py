@@ -246,8 +246,22 @@ class Poisson(Loss):
         return Facts(math.exp(-radius), math.exp(radius), math.sqrt(self.n_outputs) * math.exp(radius))
 
 
+class SignLoss(Loss):
+    """A loss for targets of −1 and +1, where the sign of a score decides."""
+
+    coding = "-1 or +1. For other classes use SGBClassifier."
+
+    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """How many scores are on the other side of 0, or so near it that rounding decides."""
+        return summed((y * score <= TIE).astype(float))
+
+    def is_coded(self, y: FloatArray) -> BoolArray:
+        """±1."""
+        return np.equal(np.abs(y), 1.0)
+
+
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(SignLoss):
     """The logistic loss ln(1 + exp(−y s)) for y of −1 or +1; with m > 1, one class against the rest per output.
 
     Starts at the log-odds of the classes, after adding one row shared evenly between them: a class not seen yet
@@ -264,7 +278,6 @@ class Logistic(Loss):
     smooth = True
     tempering = 0.0
     link = Logit()
-    coding = "-1 or +1. For other classes use SGBClassifier."
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ ln(1 + exp(−y s))."""
@@ -273,14 +286,6 @@ class Logistic(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """−y times the probability of the other class."""
         return -y * Logistic.link.predict(-y * score)
-
-    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """How many scores are on the other side of 0, or so near it that rounding decides."""
-        return summed((y * score <= TIE).astype(float))
-
-    def is_coded(self, y: FloatArray) -> BoolArray:
-        """±1."""
-        return np.equal(np.abs(y), 1.0)
 
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The log-odds with half a row more of each class."""
@@ -293,7 +298,7 @@ class Logistic(Loss):
 
 
 @dataclass(frozen=True)
-class Hinge(Loss):
+class Hinge(SignLoss):
     """The hinge loss max(0, 1 − y s) for y of −1 or +1; not smooth. With m > 1, one class against the rest.
 
     Starts at +1 or −1 with the weighted majority, at 0 on a tie.
@@ -307,7 +312,6 @@ class Hinge(Loss):
     name = "hinge"
     smooth = False
     link = Margin()
-    coding = Logistic.coding
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ max(0, 1 − y s)."""
@@ -316,14 +320,6 @@ class Hinge(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """−y inside the margin, 0 outside; 0 also at the kink y s = 1."""
         return np.where(y * score < 1.0, -y, 0.0)
-
-    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """How many scores are on the other side of 0, or so near it that rounding decides."""
-        return summed((y * score <= TIE).astype(float))
-
-    def is_coded(self, y: FloatArray) -> BoolArray:
-        """±1."""
-        return np.equal(np.abs(y), 1.0)
 
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The side of the weighted majority."""
@@ -419,9 +415,7 @@ class FunctionLoss(Loss):
     name: str  # type: ignore[misc]
     smooth: bool  # type: ignore[misc]
     link: Link  # type: ignore[misc]
-    known_strong_convexity: float
-    known_smoothness: float
-    known_gradient_bound: float
+    facts: Facts
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """What the user's function says, once its shape is right."""
@@ -447,7 +441,7 @@ class FunctionLoss(Loss):
 
     def bare_facts(self, radius: float) -> Facts:
         """What the user knows."""
-        return Facts(self.known_strong_convexity, self.known_smoothness, self.known_gradient_bound)
+        return self.facts
 
 
 def from_functions(
@@ -503,9 +497,11 @@ def from_functions(
         link=Identity() if link is None else link,
         n_outputs=n_outputs,
         l2=l2,
-        known_strong_convexity=float(strong_convexity),
-        known_smoothness=math.inf if smoothness is None else float(smoothness),
-        known_gradient_bound=math.inf if gradient_bound is None else float(gradient_bound),
+        facts=Facts(
+            float(strong_convexity),
+            math.inf if smoothness is None else float(smoothness),
+            math.inf if gradient_bound is None else float(gradient_bound),
+        ),
     )
 
 

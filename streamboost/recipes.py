@@ -24,7 +24,7 @@ from streamboost.stacks.base import Stack
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.neural import TwoLayerStack
 from streamboost.stacks.refitted import has, refuse_class
-from streamboost.stacks.tree import TreeStack
+from streamboost.stacks.tree import TreeStack, signs_of
 from streamboost.stacks.wrapped import wrap
 
 ONE_VERSUS_REST = ("logistic", "hinge")
@@ -53,28 +53,6 @@ EAGER = 4  # while windows fill, refits are cheap: as often as every so many row
 SHARE, LOG_SHARE = 0.12, 0.48  # of the natural step: for real targets, and for log losses, whose steps are cautious
 NETS, NET_RATE = 1 / 6, 0.01  # networks do more each: fewer of them; how far they step
 MOST_STEPS = 32  # of up to so many learners, no trees, every partial sum is an expert: who harms is left out
-
-
-class Options(NamedTuple):
-    """The parameters of an estimator that shape its committee, by their public names."""
-
-    n_estimators: int
-    learning_rate: Any
-    max_depth: int
-    min_samples_leaf: int
-    l2: float
-    max_features: Any
-    monotonic_cst: Any
-    learner: Any
-    base: Any
-    descent: Any
-    memory: Any
-    budget: float
-    readout: Any
-    iterate: Any
-    semantics: Any
-    memory_limit_mb: float | None
-    n_jobs: int | None
 
 
 def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
@@ -116,8 +94,8 @@ def margins(codes: FloatArray, n_outputs: int) -> FloatArray:
     return np.where(positive, 1.0, -1.0)
 
 
-def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool = False) -> Committee:
-    """The committee an estimator asks for.
+def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = False) -> Committee:
+    """The committee that ``options``, the parameters of an estimator by their public names, ask for.
 
     ``one_score`` says that two classes share a score: then each step counts twice, as two scores would move apart.
     """
@@ -167,7 +145,8 @@ def make_committee(options: Options, loss: Loss, seed: int, *, one_score: bool =
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
     """Constraints by name or number, or one a column, to constraints by number or one a column."""
-    check_signs(monotonic_cst)
+    if monotonic_cst is not None:
+        signs_of(monotonic_cst)  # refused as they were given: later all are turned round
     if not isinstance(monotonic_cst, Mapping):
         return monotonic_cst
     places = {name: j for j, name in enumerate(names or ())}
@@ -178,19 +157,6 @@ def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
             f"{', '.join(map(repr, places)) or 'they have none, so use numbers'}."
         )
     return {places.get(name, name): sign for name, sign in monotonic_cst.items()}
-
-
-def check_signs(monotonic_cst: Any) -> None:
-    """Refuse constraints that are not one of three signs each, as they were given: later all are turned round."""
-    if monotonic_cst is None:
-        return
-    by_name = isinstance(monotonic_cst, Mapping)
-    signs = list(monotonic_cst.values()) if by_name else np.asarray(monotonic_cst, dtype=object).tolist()
-    if not isinstance(signs, list) or not all(_is_number(sign) and sign in (-1, 0, 1) for sign in signs):
-        raise ValueError(
-            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether predictions fall, are "
-            "free or rise with it. If unsure, leave it out."
-        )
 
 
 def opposite(monotonic_cst: Any) -> Any:
@@ -214,7 +180,7 @@ def check_memory(memory: Any) -> list[int | None]:
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))
 
 
-def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
+def make_stack(options: Any, rung: Rung = RUNGS[0]) -> Stack:
     """``"tree"``, ``"linear"``, ``"mlp"``, a stack, or anything :func:`streamboost.stacks.wrap` takes."""
     learner, n_learners = options.learner, options.n_estimators
     if isinstance(learner, Stack):
@@ -224,6 +190,7 @@ def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
             f"n_estimators is {n_learners!r}, expected a whole number of at least 1. "
             "If unsure, leave it out: the default is 60."
         )
+    n_learners = int(n_learners)
     if isinstance(learner, str):
         if learner == "tree":
             return make_trees(options, rung)
@@ -244,7 +211,7 @@ def make_stack(options: Options, rung: Rung = RUNGS[0]) -> Stack:
     return wrap(copy.deepcopy(learner), n_learners)
 
 
-def make_trees(options: Options, rung: Rung) -> TreeStack:
+def make_trees(options: Any, rung: Rung) -> TreeStack:
     """The trees of one booster of the ladder."""
     if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
         raise ValueError(

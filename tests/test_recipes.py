@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from streamboost.losses import Absolute, Hinge, Logistic, Quantile, Softmax, Squ
 from streamboost.stacks import BatchStack, LinearStack, PartialFitStack, TreeStack
 
 MODEL = SGBRegressor(n_estimators=12, max_depth=5, min_samples_leaf=2, l2=0.5, memory=(64, 16384, 1024))
-OPTIONS = recipes.Options(**{name: getattr(MODEL, name) for name in recipes.Options._fields})
+
+
+def with_options(**options):
+    return SimpleNamespace(**MODEL.get_params(deep=False) | options)
 
 
 def committee(loss=None, **options):
-    return recipes.make_committee(OPTIONS._replace(**options), loss or Squared(), seed=3)
+    return recipes.make_committee(with_options(**options), loss or Squared(), seed=3)
 
 
 # The ladder
@@ -104,7 +108,7 @@ def test_learners_that_are_no_trees_are_kept_once():
 def test_two_classes_on_one_score_take_twice_the_step():
     """What counts is how far apart the scores of two classes are: two scores would each take one."""
     for rate in (0.25, None):
-        options = OPTIONS._replace(learning_rate=rate)
+        options = with_options(learning_rate=rate)
         one = recipes.make_committee(options, Logistic(), seed=0, one_score=True)
         two = recipes.make_committee(options, Softmax(n_classes=2), seed=0)
         for on_one, on_two in zip(one.boosters, two.boosters, strict=True):
@@ -164,14 +168,14 @@ def test_columns_are_constrained_by_name_or_number():
     ],
 )
 def test_learners_go_by_name_or_are_wrapped(learner, kind):
-    stack = recipes.make_stack(OPTIONS._replace(learner=learner))
+    stack = recipes.make_stack(with_options(learner=learner))
     assert isinstance(stack, kind)
     assert stack.n_learners == 12
 
 
 def test_a_stack_given_is_copied_so_that_two_models_do_not_share_it():
     given = LinearStack(7)
-    stack = recipes.make_stack(OPTIONS._replace(learner=given))
+    stack = recipes.make_stack(with_options(learner=given))
     assert stack is not given
     assert stack.n_learners == 7
 

@@ -316,7 +316,7 @@ class KeyModel:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict every row."""
-        return self.model.predict(self._widen(X))  # type: ignore[no-any-return]
+        return self.model.predict(self._widen(X))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict the probability of every class."""

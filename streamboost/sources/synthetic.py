@@ -101,7 +101,7 @@ class FriedmanSource(SyntheticSource):
 class HyperplaneSource(SyntheticSource):
     """Uniform rows on two sides of a hyperplane through the middle of the cube; the target is ``y``, 0 or 1.
 
-    As :func:`streamboost.datasets.hyperplane`, but the plane turns at a pace that needs no last row.
+    The plane may turn at a pace that needs no last row.
 
     Parameters
     ----------

@@ -397,18 +397,27 @@ def _checked_signs(monotonic_cst: Any) -> dict[int, int] | NDArray[np.int8] | No
     """Return the signs as they can be saved: by column number, or one for each column."""
     if monotonic_cst is None:
         return None
-    by_number = isinstance(monotonic_cst, Mapping)
-    signs = list(monotonic_cst.values()) if by_number else np.asarray(monotonic_cst).tolist()
-    if not isinstance(signs, list) or not all(sign in (-1, 0, 1) for sign in signs):
-        raise ValueError(
-            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether the trees fall, are "
-            "free or rise with it. If unsure, leave it out."
-        )
-    if not by_number:
+    signs = signs_of(monotonic_cst)
+    if not isinstance(monotonic_cst, Mapping):
         return np.array(signs, np.int8)
     if not all(isinstance(j, (int, np.integer)) and j >= 0 for j in monotonic_cst):
         raise ValueError(f"monotonic_cst is {monotonic_cst!r}, expected columns named by their numbers, from 0 on.")
     return {int(j): int(sign) for j, sign in monotonic_cst.items()}
+
+
+def signs_of(monotonic_cst: Any) -> list[int]:
+    """The signs of a mapping, or of one for each column; refuse what is not -1, 0 or 1."""
+    by_name = isinstance(monotonic_cst, Mapping)
+    signs = list(monotonic_cst.values()) if by_name else np.asarray(monotonic_cst, dtype=object).tolist()
+    if not isinstance(signs, list) or not all(
+        isinstance(sign, (int, float, np.number)) and not isinstance(sign, bool) and sign in (-1, 0, 1)
+        for sign in signs
+    ):
+        raise ValueError(
+            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether to fall, be free or "
+            "rise with it. If unsure, leave it out."
+        )
+    return signs
 
 
 def _one_output_only(n_outputs: int) -> ValueError:
