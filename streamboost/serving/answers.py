@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import pyarrow as pa
 from msgspec import Meta
 from starlette.responses import Response
 
-from streamboost.serving.arrow_bodies import ARROW_TYPE, write_table
+from streamboost.serving.arrow_bodies import write_table
 from streamboost.serving.bodies import JSON_TYPE, Row, Value
 from streamboost.serving.refusals import Refused
 from streamboost.serving.writer import Published
@@ -106,11 +106,6 @@ def predict(published: Published, rows: Sequence[Row] | Any) -> Answers:
         raise Refused(422, str(error)) from None
 
 
-def no_answers(n: int) -> Answers:
-    """What a model says that has learned nothing yet."""
-    return Answers([None] * n, [], None)
-
-
 def name_of(label: Any) -> str:
     """A class as a name of a JSON object."""
     return label if isinstance(label, str) else json.dumps(label)
@@ -141,11 +136,6 @@ def _finite(values: list[Any]) -> list[Any]:
     return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
 
 
-def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON in ASCII, so that nothing a client sent cannot be written."""
     return Response(json.dumps(body, allow_nan=False), status, headers, JSON_TYPE)
-
-
-def arrow_answer(body: bytes) -> Response:
-    """An Arrow stream."""
-    return Response(body, media_type=ARROW_TYPE)

@@ -77,10 +77,10 @@ def take_labels(table: Any, key: str, target: str, limits: Limits) -> tuple[list
     return keys, rest[target].combine_chunks()
 
 
-def has_largest_numbers(column: Any) -> bool:
-    """Whether a column may hold whole numbers that are too large for 64 bits with a sign."""
+def largest_numbers(column: Any) -> list[Any]:
+    """The values of a column, if they may be whole numbers too large for 64 bits with a sign; else none."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return bool(pa.types.is_uint64(kind))
+    return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
 
 
 def write_table(columns: dict[str, Any], facts: dict[str, str]) -> bytes:

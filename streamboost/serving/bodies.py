@@ -23,7 +23,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
 from streamboost.guards import brief
-from streamboost.serving.refusals import Limits, Refused
+from streamboost.serving.refusals import RETRY, Limits, Refused
 
 JSON_TYPE = "application/json"
 NUMBERS = frozenset({int, float, bool})
@@ -50,7 +50,6 @@ class Held:
         self.n_bytes -= n
 
 
-RETRY = {"Retry-After": "1"}
 CLOSE = {"Connection": "close"}  # nobody waits for the rest of the body
 
 
@@ -278,17 +277,6 @@ def take_labels(parsed: Any, target: str, limits: Limits) -> tuple[list[str], An
     check_count(len(parsed.labels), limits)
     keys = check_keys([label.key for label in parsed.labels], len(parsed.labels), limits)
     return keys, column_of([label.target for label in parsed.labels], target)
-
-
-def check_classes(values: Iterable[Any], name: str) -> None:
-    """Refuse whole numbers as classes that no model could tell apart."""
-    for i, value in enumerate(values):
-        if type(value) is int and not -LARGEST_INT <= value < LARGEST_INT:
-            raise Refused(
-                422,
-                f"the target {brief(name)} is {value} in row {i}, expected a class within the whole numbers of 64 "
-                "bits with a sign. Send it as text.",
-            )
 
 
 def column_of(values: list[Any], name: str) -> Any:

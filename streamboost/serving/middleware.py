@@ -10,7 +10,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamboost.serving.answers import answer
-from streamboost.serving.bodies import RETRY
+from streamboost.serving.refusals import RETRY
 
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from starlette.exceptions import HTTPException
 
-class Refused(Exception):
-    """A request that is answered with an error; nothing was changed.
+RETRY = {"Retry-After": "1"}
 
-    Parameters
-    ----------
-    status : int
-        The HTTP status.
-    sentence : str
-        What was wrong, what was expected, what to do.
-    headers : dict, optional
+
+class Refused(HTTPException):
+    """A request answered with a status and a sentence: what was wrong, what was expected, what to do.
+
+    Nothing was changed.
     """
-
-    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
-        self.headers = dict(headers or {})
 
 
 @dataclass(frozen=True)

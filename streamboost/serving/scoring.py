@@ -6,7 +6,7 @@ The score is part of the live model's state: it is saved with the model, and aft
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,6 @@ from streamboost.scores import DEFAULTS, ScoreBook, Scored
 
 NAME = "scores"
 FOREVER = 2**62  # rows between reports: they are asked for, not waited for
-
-
-class Scores(NamedTuple):
-    """Metrics by name; NaN where one has no meaning yet."""
-
-    running: dict[str, float]
-    windowed: dict[str, float]
 
 
 class ScoreKeeper:
@@ -42,7 +35,7 @@ class ScoreKeeper:
     >>> keeper = ScoreKeeper()
     >>> with LiveModel(tempfile.mkdtemp(), SGBRegressor(), target="y", on_learned=keeper) as live:
     ...     _ = live.learn(pa.table({"x": [1.0, 2.0], "y": [3.0, 3.0]}))
-    ...     sorted(keeper.scores(live.state).running)
+    ...     sorted(keeper.scores(live.state)[0])
     ['mae', 'r2', 'rmse']
     """
 
@@ -63,14 +56,14 @@ class ScoreKeeper:
             for _ in state[NAME].take_in(Scored(lesson.y, answers, 0.0), None):
                 pass
 
-    def scores(self, state: dict[str, Any]) -> Scores:
-        """How it stands."""
+    def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+        """Metrics by name, over all rows and over the latest; NaN where one has no meaning yet."""
         with self._lock:
             book: ScoreBook | None = state.get(NAME)
             if book is None:
-                return Scores({}, {})
+                return {}, {}
             report = book.report()
-        return Scores(report.running, report.windowed)
+        return report.running, report.windowed
 
 
 def _kinds(lesson: Lesson) -> list[Any]:

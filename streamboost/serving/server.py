@@ -1,15 +1,9 @@
-"""From a directory to a server that runs until it is told to stop.
-
-The files of a live model are kept in ``DIR/live/``. Where there is none yet, it begins with the newest checkpoint that
-``streamboost run`` left in ``DIR``, or with a new model. The run's own checkpoints are only ever read, so the run can
-go on later as if nobody had served its model; what the server learned is not in them.
-"""
+"""A server that runs until it is told to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import os
 import signal
 import socket
@@ -17,37 +11,28 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import uvicorn
 
-from streamboost.checkpoints import checkpoint_paths, read_latest
-from streamboost.cluster.crew import Cut
 from streamboost.dashboard import Feed
 from streamboost.dashboard.serving import LOCAL_NAMES, bound, is_loopback, url_of
-from streamboost.estimator_base import StreamEstimator
-from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.estimators import SGBClassifier
 from streamboost.guards import Task
-from streamboost.labels import kind_of
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens
-from streamboost.serving.defaults import ServedModel
+from streamboost.serving.opening import Unusable, open_live
 from streamboost.serving.patience import protocol_class
 from streamboost.serving.refusals import Limits
-from streamboost.serving.scoring import ScoreKeeper
-from streamboost.snapshots import load
 
 SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
 KEEP_ALIVE = 30  # seconds an idle connection stays open
 DRAIN = 60  # seconds for open requests when told to stop
 FAILURE, USAGE = 1, 2
-
-
-class Unusable(ValueError):
-    """What was asked for makes no sense: exit code 2."""
 
 
 def serve(
@@ -91,127 +76,28 @@ def serve(
     int
         An exit code: 0, 1 for a failure, 2 for wrong usage. What is wrong is said on standard error, in one sentence.
     """
-    limits = limits or Limits()
-    with contextlib.ExitStack() as stack:
-        try:
-            tokens = _tokens(host, token_file)
-            sock = stack.enter_context(contextlib.closing(bound(host, port)))
-            live = open_live(directory, task=task, target=target, model=model, window=window, **options)
-            stack.callback(live.close)
-            _run(live, sock, host, tokens, limits, Path(directory))
-        except (Unusable, FileNotFoundError, NotADirectoryError) as error:
-            return _fail(str(error), USAGE)
-        except (OSError, ValueError) as error:  # a port or a directory in use, a damaged checkpoint, a full disk
-            return _fail(_sentence(error), FAILURE)
-        stack.close()
-        if live.last_checkpoint_error is not None:
-            return _fail(
-                f"the last checkpoint could not be written ({live.last_checkpoint_error}). Nothing is lost: the next "
-                "start learns the rest from the journal.",
-                FAILURE,
-            )
+    try:
+        tokens = _tokens(host, token_file)
+        with (
+            contextlib.closing(bound(host, port)) as sock,
+            open_live(directory, task=task, target=target, model=model, window=window, **options) as live,
+        ):
+            _run(live, sock, host, tokens, limits or Limits(), Path(directory))
+    except (Unusable, FileNotFoundError, NotADirectoryError) as error:
+        _say(str(error))
+        return USAGE
+    except (OSError, ValueError) as error:  # a port or a directory in use, a damaged checkpoint, a full disk
+        is_of_no_file = isinstance(error, OSError) and error.filename is None
+        _say(getattr(error, "strerror", None) or str(error) if is_of_no_file else str(error))
+        return FAILURE
+    if live.last_checkpoint_error is not None:
+        _say(
+            f"the last checkpoint could not be written ({live.last_checkpoint_error}). Nothing is lost: the next "
+            "start learns the rest from the journal."
+        )
+        return FAILURE
     _say(f"ended with a checkpoint at {live.rows:,} rows")
     return 0
-
-
-def open_live(
-    directory: str | Path,
-    *,
-    task: Task | None = None,
-    target: str | None = None,
-    model: Any = None,
-    window: int = 1000,
-    default: Any = None,
-    **options: Any,
-) -> ServedModel:
-    """Open the live model of a directory, or begin one; its score is kept.
-
-    Parameters
-    ----------
-    directory, task, target, model, window, **options
-        As in :func:`serve`.
-    default : label, optional
-        As in :class:`~streamboost.live.LiveModel`; text is read as what the model's classes are when it is needed, see
-        :class:`~streamboost.serving.defaults.ServedModel`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> directory = Path(tempfile.mkdtemp(), "prices")
-    >>> with open_live(directory, task="regression", target="price") as live:
-    ...     live.directory.name, live.target
-    ('live', 'price')
-    """
-    folder = Path(directory)
-    home = Path(f"{folder}.live") if folder.is_file() else folder / "live"
-    if not home.is_dir() or not checkpoint_paths(home):
-        model, target = _beginning(folder, task, target, model)
-    live = ServedModel(home, model, target=target, default=default, on_learned=ScoreKeeper(window), **options)
-    try:
-        if task is not None and task != live.task:
-            raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
-        _check_default(live)
-    except BaseException:
-        live.close()
-        raise
-    return live
-
-
-def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:
-    """What a directory begins with that was not served before, and the target's name if it is known."""
-    if folder.is_file():
-        return _whole_model(load(folder), folder), target
-    if folder.is_dir() and checkpoint_paths(folder):
-        checkpoint = read_latest(folder)
-        if "live" in checkpoint.state:
-            way_out = f"Say --model {folder.parent}" if folder.name == "live" else f"Move them to {folder / 'live'}"
-            raise Unusable(
-                f"{str(folder)!r} holds the live files of a model, and what it learned last may be in their journal "
-                f"only, expected the directory above them. {way_out}."
-            )
-        known = checkpoint.state.get("target")
-        if known is not None and target not in (None, known):
-            raise Unusable(
-                f"target is {target!r}, but the model in {str(folder)!r} learned {known!r}. Leave it out, or name "
-                "another directory."
-            )
-        return _whole_model(checkpoint.model, folder), target or known
-    if model is not None:
-        return model, target
-    kinds = {"regression": SGBRegressor, "classification": SGBClassifier}
-    if task is None:
-        raise Unusable(
-            f"{str(folder)!r} holds no model. To begin a new one there, say --task regression or --task "
-            "classification; else name the directory that a run was given with --model."
-        )
-    if task not in kinds:
-        raise Unusable(f"task is {task!r}, expected 'regression' or 'classification'.")
-    return kinds[task](new_columns="grow"), target
-
-
-def _whole_model(model: Any, path: Path) -> Any:
-    """A model that can be served, or an error that says why it cannot."""
-    if isinstance(model, Cut):
-        raise Unusable(
-            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "
-            "itself, as a run without --key makes it. Go on with this one by streamboost run --resume."
-        )
-    if not isinstance(model, StreamEstimator):
-        raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
-    return model
-
-
-def _check_default(live: ServedModel) -> None:
-    """Refuse a label for rows that waited too long which the model would never learn."""
-    default, kind = live.default, live.label_kind
-    if default is None:
-        return
-    if live.task == "regression":
-        if isinstance(default, str) or not math.isfinite(default):
-            raise Unusable(f"default is {default!r}, expected a number, as the model learns numbers.")
-    elif kind is not None and kind_of(default) != kind:
-        known = next(iter(live.model.labels_.numbers))
-        raise Unusable(f"default is {default!r}, expected a class like those of the model, such as {known!r}.")
 
 
 def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:
@@ -254,16 +140,21 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     url = url_of(host, sock.getsockname()[1])
     greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
     server = _Server(config, feed, greeting)
-    with _ended_by_signals(server), _short_waits():
+    with _short_waits():
         server.run(sockets=[sock])
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens, and ends the streams of events before it waits for open requests."""
+    """A server that says when it listens, and in the end finishes what was taken, whatever signals come."""
 
     def __init__(self, config: uvicorn.Config, feed: Feed, greeting: str) -> None:
         super().__init__(config)
         self.feed, self.greeting = feed, greeting
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; after a second SIGINT without waiting for clients. Uvicorn's own raises the signal again."""
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
@@ -280,24 +171,6 @@ class _Server(uvicorn.Server):
                 if connection.transport is not None:
                     connection.transport.abort()
             await self.lifespan.shutdown()
-
-
-@contextlib.contextmanager
-def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Uvicorn raises the signal that ended it once more when it is done: that ends nothing but the server."""
-
-    def end(*_: object) -> None:
-        server.should_exit = True
-
-    try:
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread, where uvicorn listens to no signals either
-        before = {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -326,15 +199,3 @@ def _warm_up(model: Any) -> None:
 
 def _say(text: str) -> None:
     print(f"streamboost serve: {text}", file=sys.stderr, flush=True)
-
-
-def _sentence(error: Exception) -> str:
-    """What an error says, without the number that the system has for it, if it is about no file."""
-    if isinstance(error, OSError) and error.filename is None and error.strerror:
-        return error.strerror
-    return str(error)
-
-
-def _fail(sentence: str, code: int) -> int:
-    _say(sentence)
-    return code

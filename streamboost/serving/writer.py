@@ -25,8 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from streamboost.serving.bodies import RETRY
-from streamboost.serving.refusals import Refused
+from streamboost.serving.refusals import RETRY, Refused
 
 SHARE = 0.05  # of the writer's time that copying may take
 STALEST = 1.0  # seconds, after which a copy is made whatever it costs
@@ -39,18 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Published:
-    """A copy of the model that nobody changes.
-
-    Parameters
-    ----------
-    model : estimator
-    rows : int
-        How many it has learned.
-    number : int
-        How many copies there were before.
-    time : float
-        When it was made, by the monotonic clock.
-    """
+    """A copy of the model that nobody changes: how many rows it has learned, its number, and when it was made."""
 
     __slots__ = ("columns", "is_ready", "model", "number", "rows", "time")
 
@@ -85,7 +73,7 @@ class Writer:
     Parameters
     ----------
     live : LiveModel
-    together : callable, optional
+    together : callable
         Given a list of what requests brought, does them all in their order, and returns a result or an exception for
         each.
     waiting : int
@@ -105,7 +93,7 @@ class Writer:
     --------
     >>> from types import SimpleNamespace
     >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0, last_checkpoint_error=None)
-    >>> writer = Writer(live)
+    >>> writer = Writer(live, together=list)
     >>> writer.start()
     >>> writer.submit(lambda: "learned").result()
     'learned'
@@ -115,7 +103,7 @@ class Writer:
     def __init__(
         self,
         live: Any,
-        together: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+        together: Callable[[Sequence[Any]], Sequence[Any]],
         *,
         waiting: int = 256,
         clock: Callable[[], float] = time.monotonic,
@@ -157,10 +145,10 @@ class Writer:
 
     def _put(self, job: _Job) -> Future[Any]:
         with self._taking:
-            if self._has_ended and not self._stopping:
-                raise _broken()
             if self._stopping:
                 raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
+            if self._has_ended:
+                raise _broken()
             if len(self._jobs) >= self._waiting:
                 raise Refused(
                     503, f"{self._waiting} requests are waiting to be learned already. Try again later.", RETRY
@@ -170,14 +158,9 @@ class Writer:
         return job.done
 
     @property
-    def is_alive(self) -> bool:
-        """Whether it works."""
-        return self._thread.is_alive() and not self._has_ended
-
-    @property
     def failure(self) -> str | None:
         """What is not well, if anything."""
-        if not self.is_alive:
+        if self._has_ended or not self._thread.is_alive():
             return "the writer has ended"
         if troubles := list(self.troubles.values()):
             return troubles[0]
@@ -192,78 +175,66 @@ class Writer:
     # In the writer's thread.
 
     def _run(self) -> None:
+        if sys.platform == "linux":  # where processors are scarce, predictions go before this thread
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         try:
-            self._serve()
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone."""
-        with self._taking:
-            self._has_ended = True
-        for job in self._jobs:
-            if job.done.set_running_or_notify_cancel():
-                job.done.set_exception(_broken())
-        self._jobs.clear()
-
-    def _serve(self) -> None:
-        _step_back()
-        while True:
+            while (jobs := self._next()) is not None:
+                self._do(jobs)
+                self._look()
+                if self._is_copy_due():
+                    self._publish()
+            self._publish()
+        finally:  # refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone
             with self._taking:
-                if not self._jobs and not self._stopping:
-                    self._taking.wait(self._patience())
-                jobs = self._next()
-                if not jobs and self._stopping:
-                    break
-            self._do(jobs)
-            self._look()
-            if self._is_copy_due():
-                self._publish()
-        self._publish()
+                self._has_ended = True
+            for job in self._jobs:
+                if job.done.set_running_or_notify_cancel():
+                    job.done.set_exception(_broken())
+            self._jobs.clear()
 
-    def _patience(self) -> float:
-        """Seconds until there is something to be done even if nobody asks."""
-        now = self.clock()
-        wake = self._looked + PAUSE
-        if self._changed is not None:
-            wake = min(wake, max(self._due, now))
-        return max(wake - now, 0.0)
+    def _next(self) -> list[_Job] | None:
+        """Wait for a job, and take those right behind it that may be done together with it; None at the end.
 
-    def _next(self) -> list[_Job]:
-        """The first job that waits, and those right behind it that may be done together with it."""
+        There may be none: then it is time to see to what nobody asks for.
+        """
         jobs: list[_Job] = []
         n_rows = 0
-        while self._jobs:
-            job = self._jobs[0]
-            n_rows += job.n_rows
-            if jobs and (jobs[0].work is not None or job.work is not None or n_rows > TOGETHER):
-                break
-            jobs.append(self._jobs.popleft())
+        with self._taking:
+            if not self._jobs and not self._stopping:
+                wake = self._looked + PAUSE
+                if self._changed is not None:
+                    wake = min(wake, self._due)
+                self._taking.wait(max(wake - self.clock(), 0.0))
+            if not self._jobs and self._stopping:
+                return None
+            while self._jobs:
+                job = self._jobs[0]
+                n_rows += job.n_rows
+                if jobs and (jobs[0].work is not None or job.work is not None or n_rows > TOGETHER):
+                    break
+                jobs.append(self._jobs.popleft())
         return jobs
 
     def _do(self, jobs: list[_Job]) -> None:
         jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]  # else nobody waits for it any more
         if not jobs:
             return
+        results: Sequence[Any]
         try:
-            results = self._work(jobs)
+            work = jobs[0].work
+            results = self.together([job.given for job in jobs]) if work is None else [work()]
         except BaseException as error:
             results = [error] * len(jobs)
         if not all(isinstance(result, BaseException) for result in results):
             self._note_change()
-            if self._is_first():
-                self._publish()
+            if not self.published.is_ready and hasattr(self.live.model, "committee_"):
+                self._publish()  # the first: whoever is told that rows are learned may ask next
         for job, result in zip(jobs, results, strict=True):
             if isinstance(result, BaseException):
                 job.done.set_exception(result)
             else:
                 job.done.set_result(result)
-
-    def _work(self, jobs: list[_Job]) -> Sequence[Any]:
-        if jobs[0].work is not None:
-            return [jobs[0].work()]
-        assert self.together is not None
-        return self.together([job.given for job in jobs])
 
     def _look(self) -> None:
         """Now and then, see to what nobody asks for."""
@@ -275,7 +246,12 @@ class Writer:
         if "disk" not in self.troubles and self.live.last_checkpoint_error is None:
             self._tried = self._looked
         elif self._looked - self._tried >= RETRY_CHECKPOINT:
-            self._checkpoint()
+            try:  # maybe no request comes that would tell that the disk is well again
+                self.live.checkpoint()
+                self.troubles.pop("disk", None)
+            except Exception:
+                logger.exception("no checkpoint could be written")
+            self._tried = self.clock()
 
     def _expire(self) -> bool:
         """Deal with what has expired; return whether that was all."""
@@ -290,19 +266,6 @@ class Writer:
             logger.exception("what has expired could not be dealt with")
             return True
         return is_all
-
-    def _checkpoint(self) -> None:
-        """Try whether the disk takes a checkpoint: maybe no request comes that would tell that it is well again."""
-        try:
-            self.live.checkpoint()
-            self.troubles.pop("disk", None)
-        except Exception:
-            logger.exception("no checkpoint could be written")
-        self._tried = self.clock()
-
-    def _is_first(self) -> bool:
-        """Whether nobody could predict so far, and now one can: whoever is told that rows are learned may ask next."""
-        return not self.published.is_ready and hasattr(self.live.model, "committee_")
 
     def _note_change(self) -> None:
         if self._changed is None:
@@ -337,10 +300,3 @@ class Writer:
 
 def _broken() -> Refused:
     return Refused(503, "the server has failed and learns no more; its log says why. Try again when it is back.", RETRY)
-
-
-def _step_back() -> None:
-    """Where processors are scarce, let predictions go before this thread: Linux has a priority for each."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

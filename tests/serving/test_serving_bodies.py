@@ -20,14 +20,14 @@ LIMITS = Limits(rows=50, columns=20, cells=500, key_length=10, name_length=15)
 def refusal(work, *arguments):
     with pytest.raises(Refused) as caught:
         work(*arguments)
-    return caught.value.status, caught.value.sentence
+    return caught.value.status_code, caught.value.detail
 
 
 def outcome(work):
     try:
         work()
     except Refused as refused:
-        return refused.status, refused.sentence
+        return refused.status_code, refused.detail
     return 200, "Taken."
 
 
@@ -263,7 +263,7 @@ def test_a_stream_with_bytes_changed_or_cut_off_never_does_more_than_be_refused(
         try:
             arrow_bodies.parse_table(broken, LIMITS)
         except Refused as refused:
-            met.add(refused.status)
+            met.add(refused.status_code)
     assert {400, 422} <= met <= {400, 413, 415, 422}
 
 

@@ -66,7 +66,7 @@ def test_a_flood_of_expired_rows_is_learned_bit_by_bit_with_requests_in_between(
         return seen[-1]
 
     live.expire = watched
-    writer = Writer(live)
+    writer = Writer(live, list)
     writer.start()
     wait_for(lambda: live.rows > 0)
     done = writer.submit(lambda: seen.append("a request"))

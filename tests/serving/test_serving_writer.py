@@ -58,7 +58,7 @@ def test_a_copy_is_gone_when_nobody_predicts_with_it_any_more_and_needs_no_colle
     table = pa.Table.from_pylist(friedman(200))
     with LiveModel(tmp_path / "m", SGBRegressor(**SMALL), target="y") as live:
         live.learn(table)
-        writer = Writer(live)
+        writer = Writer(live, list)
         in_use = writer.published
         kept, seen = weakref.ref(in_use.model), []
         gc.disable()
@@ -255,7 +255,7 @@ def idle(model):
 
 def test_copies_that_fail_are_tried_about_once_a_second():
     now, tried = [0.0], []
-    writer = Writer(idle(SimpleNamespace()), waiting=1000, clock=lambda: now[0])
+    writer = Writer(idle(SimpleNamespace()), list, waiting=1000, clock=lambda: now[0])
 
     def no_copy(number):
         tried.append(now[0])
@@ -294,7 +294,7 @@ def test_copies_take_no_more_than_their_share_of_the_writers_time():
     """The clock is told what copying costs: of a busy writer's time a twentieth is spent on it, or one a second."""
     for cost, most in ((0.01, 0.05), (0.5, 0.5)):
         now = [0.0]
-        writer = Writer(idle(Costly(now, cost)), waiting=1000, clock=lambda now=now: now[0])
+        writer = Writer(idle(Costly(now, cost)), list, waiting=1000, clock=lambda now=now: now[0])
         work_through(writer, now)
         spent = cost * writer.published.number
         assert 0.05 * most < spent / now[0] <= most * 1.05

@@ -1,0 +1,184 @@
+"""What the server tells of itself and its model: to people, to Prometheus, to the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from streamboost.checkpoints import checkpoint_paths
+from streamboost.dashboard import Feed, observe
+from streamboost.inspection import describe
+from streamboost.live import LiveModel
+from streamboost.serving.answers import answer
+from streamboost.serving.bodies import Held
+from streamboost.serving.refusals import RETRY
+from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.writer import Published, Writer
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+KEPT = 2000  # latencies of predictions
+EVERY = 1.0  # seconds between observations for the dashboard
+LOOKS = 10  # of them, over which the rows per second are counted
+logger = logging.getLogger(__name__)
+
+
+class Monitoring:
+    """Counters, the routes that change nothing, and what the dashboard is told."""
+
+    def __init__(self, live: LiveModel, writer: Writer, keeper: ScoreKeeper, held: Held, feed: Feed) -> None:
+        self.live, self.writer, self.keeper, self.held, self.feed = live, writer, keeper, held, feed
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, help: str) -> Counter:
+            return Counter(f"streamboost_{name}", help, registry=self.registry)
+
+        self.learned = counter("rows_learned", "Rows learned since the server started.")
+        self.predicted = counter("predictions", "Rows predicted since the server started.")
+        self.quarantined = counter("rows_quarantined", "Rows refused and kept apart since the server started.")
+        self.requests = Histogram(
+            "streamboost_request_seconds",
+            "How long requests took, by route and status.",
+            ("route", "status"),
+            registry=self.registry,
+            buckets=BUCKETS,
+        )
+        self.registry.register(self)
+        self._lock = threading.Lock()
+        self._latencies: deque[float] = deque(maxlen=KEPT)
+        self._n_timed = 0  # predictions whose latency was noted
+        self._began = time.time()
+        self._looks = deque([(live.rows, time.monotonic())], maxlen=LOOKS + 1)
+        self._n_events = 0  # that the dashboard was told of
+        self._n_before = len(_events(writer.published))  # that happened before this server started, nobody knows when
+        self._told: tuple[Any, ...] = ()
+        self._rests = False  # whether nothing was being learned, as far as the dashboard knows
+
+    # Routes.
+
+    async def model(self, request: Request) -> Response:
+        """What the model is."""
+        published = self.writer.published
+        return answer(await asyncio.to_thread(describe, published.model) | {"target": self.live.target})
+
+    async def metrics(self, request: Request) -> Response:
+        """All numbers, for Prometheus."""
+        text = await asyncio.to_thread(generate_latest, self.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def health(self, request: Request) -> Response:
+        """Whether the server is well; as anyone may ask, files are named without saying where they are."""
+        state = {"status": "ok", "rows": self.writer.published.rows}
+        failure = self.writer.failure
+        if failure is None:
+            return answer(state)
+        named = failure.replace(os.path.join(self.live.directory, ""), "")
+        return answer({**state, "status": "failing", "error": named}, 503, RETRY)
+
+    # Numbers.
+
+    def note(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self.requests.labels(route, str(status)).observe(seconds)
+        if route == "/predict" and status == 200:
+            with self._lock:
+                self._latencies.append(seconds)
+                self._n_timed += 1
+
+    def collect(self) -> Iterable[Metric]:
+        """Numbers of this moment, as Prometheus' client wants them."""
+        for name, told, value in self._numbers():
+            if isinstance(value, dict):
+                family = GaugeMetricFamily(f"streamboost_{name}", told, labels=["metric"])
+                for metric, number in value.items():
+                    family.add_metric([metric], number)
+                yield family
+            else:
+                yield GaugeMetricFamily(f"streamboost_{name}", told, value=value)
+
+    def _numbers(self) -> Iterable[tuple[str, str, Any]]:
+        live, published = self.live, self.writer.published
+        running, windowed = self.keeper.scores(live.state)
+        yield "model_rows", "Rows the model has learned, ever.", live.rows
+        yield "published_rows", "Rows known to the copy that predicts.", published.rows
+        yield "published_age_seconds", "Since the copy that predicts was made.", time.monotonic() - published.time
+        yield "pending_rows", "Rows that wait for their labels.", live.n_pending
+        yield "early_labels", "Labels that wait for their rows.", live.n_early
+        yield "expired_rows", "Rows that waited too long, ever.", live.n_expired
+        yield "quarantine_rows", "Rows and labels in quarantine, ever.", live.n_quarantined
+        yield "queue_length", "Requests that wait for the writer.", self.writer.n_waiting
+        yield "held_bytes", "Of requests in memory.", self.held.n_bytes
+        yield "checkpoint_age_seconds", "Since the newest checkpoint.", self._checkpoint_age()
+        yield "checkpoint_failing", "1 if the latest could not be written.", float(bool(live.last_checkpoint_error))
+        yield "journal_entries", "Entries in the journal.", live.journal_length
+        yield "metric_running", "Over all rows.", running
+        yield "metric_windowed", "Over the latest rows.", windowed
+
+    def _checkpoint_age(self) -> float:
+        times = []
+        for path in checkpoint_paths(self.live.directory):
+            try:
+                times.append(path.stat().st_mtime)
+            except FileNotFoundError:  # the writer has just put a newer one in its place
+                continue
+        return time.time() - max(times, default=self._began)
+
+    # The dashboard.
+
+    async def watch(self) -> None:
+        """Tell the dashboard every second how things stand, if anything changed."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await asyncio.to_thread(self._tell)
+            except Exception:
+                logger.exception("the dashboard could not be told how the model stands")
+
+    def _tell(self) -> None:
+        live, published = self.live, self.writer.published
+        state = (published.number, live.n_pending, live.n_quarantined, self._n_timed)
+        self._looks.append((live.rows, time.monotonic()))
+        (rows, began), (rows_now, now) = self._looks[0], self._looks[-1]
+        pace = (rows_now - rows) / (now - began)
+        if state == self._told and self._rests:
+            return
+        self._told, self._rests = state, pace == 0
+        running, windowed = self.keeper.scores(live.state)
+        events = [{**event._asdict(), "time": None} for event in _events(published)[: self._n_before]]
+        events += _events(published)[self._n_before :]
+        new, self._n_events = events[self._n_events :], len(events)
+        observation = observe(
+            published.model,
+            rows=published.rows,
+            running=running,
+            windowed=windowed,
+            rows_per_second=pace,
+            latency_ms=self._latency_ms(),
+            events=new,
+            pending=live.n_pending,
+            quarantined=live.n_quarantined,
+        )
+        self.feed.publish(observation)
+
+    def _latency_ms(self) -> dict[str, float] | None:
+        """The median and the 99th percentile of the latest predictions."""
+        with self._lock:
+            latest = sorted(self._latencies)
+        if not latest:
+            return None
+        return {name: 1e3 * latest[int(len(latest) * q)] for name, q in (("p50", 0.5), ("p99", 0.99))}
+
+
+def _events(published: Published) -> list[Any]:
+    return list(published.model.events_) if published.is_ready else []

@@ -1,0 +1,170 @@
+"""The live model of a directory: opened, or begun from a run, from a saved model, or anew.
+
+The files of a live model are kept in ``DIR/live/``. Where there is none yet, it begins with the newest checkpoint that
+``streamboost run`` left in ``DIR``, or with a new model. The run's own checkpoints are only ever read, so the run can
+go on later as if nobody had served its model; what the server learned is not in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from streamboost.checkpoints import checkpoint_paths, read_latest
+from streamboost.cluster.crew import Cut
+from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.guards import Task
+from streamboost.labels import LabelKind, kind_of
+from streamboost.live import LiveModel
+from streamboost.serving.scoring import ScoreKeeper
+from streamboost.snapshots import load
+
+WHOLE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+
+
+class Unusable(ValueError):
+    """What was asked for makes no sense: exit code 2."""
+
+
+class ServedModel(LiveModel):
+    """A live model whose default may be text, as a command line has it: it is read whenever it is needed.
+
+    The model's classes decide: where they are texts it is text, where they are numbers a number, where they are
+    booleans ``true`` or ``false``. Before any class is known it is whatever it looks like. In double quotes it is text
+    in any case.
+    """
+
+    @property
+    def default(self) -> Any:
+        """What rows are learned with that waited too long; None if they are dropped."""
+        said = self._said
+        if not isinstance(said, str):
+            return said
+        if self.task == "regression":
+            with contextlib.suppress(ValueError):
+                return float(said)
+            return said
+        kind = self.label_kind
+        if len(said) > 1 and said[0] == said[-1] == '"':
+            with contextlib.suppress(ValueError):
+                return json.loads(said)
+        if kind in ("boolean", None) and said.lower() in ("true", "false"):
+            return said.lower() == "true"
+        if kind in ("number", None) and (found := WHOLE.fullmatch(said)):
+            return int(found[1])
+        return said
+
+    @default.setter
+    def default(self, said: Any) -> None:
+        self._said = said
+
+    @property
+    def label_kind(self) -> LabelKind | None:
+        """Of what kind the model's classes are; None if it has none, or none yet."""
+        labels = getattr(self.model, "labels_", None)
+        return None if labels is None else labels.kind
+
+
+def open_live(
+    directory: str | Path,
+    *,
+    task: Task | None = None,
+    target: str | None = None,
+    model: Any = None,
+    window: int = 1000,
+    default: Any = None,
+    **options: Any,
+) -> ServedModel:
+    """Open the live model of a directory, or begin one; its score is kept.
+
+    Parameters
+    ----------
+    directory, task, target, model, window, **options
+        As in :func:`serve`.
+    default : label, optional
+        As in :class:`~streamboost.live.LiveModel`; text is read as what the model's classes are when it is needed, see
+        :class:`~streamboost.serving.opening.ServedModel`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> directory = Path(tempfile.mkdtemp(), "prices")
+    >>> with open_live(directory, task="regression", target="price") as live:
+    ...     live.directory.name, live.target
+    ('live', 'price')
+    """
+    folder = Path(directory)
+    home = Path(f"{folder}.live") if folder.is_file() else folder / "live"
+    if not home.is_dir() or not checkpoint_paths(home):
+        model, target = _beginning(folder, task, target, model)
+    live = ServedModel(home, model, target=target, default=default, on_learned=ScoreKeeper(window), **options)
+    try:
+        if task is not None and task != live.task:
+            raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
+        _check_default(live)
+    except BaseException:
+        live.close()
+        raise
+    return live
+
+
+def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:
+    """What a directory begins with that was not served before, and the target's name if it is known."""
+    if folder.is_file():
+        return _whole_model(load(folder), folder), target
+    if folder.is_dir() and checkpoint_paths(folder):
+        checkpoint = read_latest(folder)
+        if "live" in checkpoint.state:
+            way_out = f"Say --model {folder.parent}" if folder.name == "live" else f"Move them to {folder / 'live'}"
+            raise Unusable(
+                f"{str(folder)!r} holds the live files of a model, and what it learned last may be in their journal "
+                f"only, expected the directory above them. {way_out}."
+            )
+        known = checkpoint.state.get("target")
+        if known is not None and target not in (None, known):
+            raise Unusable(
+                f"target is {target!r}, but the model in {str(folder)!r} learned {known!r}. Leave it out, or name "
+                "another directory."
+            )
+        return _whole_model(checkpoint.model, folder), target or known
+    if model is not None:
+        return model, target
+    kinds = {"regression": SGBRegressor, "classification": SGBClassifier}
+    if task is None:
+        raise Unusable(
+            f"{str(folder)!r} holds no model. To begin a new one there, say --task regression or --task "
+            "classification; else name the directory that a run was given with --model."
+        )
+    if task not in kinds:
+        raise Unusable(f"task is {task!r}, expected 'regression' or 'classification'.")
+    return kinds[task](new_columns="grow"), target
+
+
+def _whole_model(model: Any, path: Path) -> Any:
+    """A model that can be served, or an error that says why it cannot."""
+    if isinstance(model, Cut):
+        raise Unusable(
+            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "
+            "itself, as a run without --key makes it. Go on with this one by streamboost run --resume."
+        )
+    if not isinstance(model, StreamEstimator):
+        raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
+    return model
+
+
+def _check_default(live: ServedModel) -> None:
+    """Refuse a label for rows that waited too long which the model would never learn."""
+    default, kind = live.default, live.label_kind
+    if default is None:
+        return
+    if live.task == "regression":
+        if isinstance(default, str) or not math.isfinite(default):
+            raise Unusable(f"default is {default!r}, expected a number, as the model learns numbers.")
+    elif kind is not None and kind_of(default) != kind:
+        known = next(iter(live.model.labels_.numbers))
+        raise Unusable(f"default is {default!r}, expected a class like those of the model, such as {known!r}.")
