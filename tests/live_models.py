@@ -49,6 +49,6 @@ def crash(live, tmp_path):
     for file in live.directory.iterdir():
         if file.name != "lock":
             shutil.copy(file, copied / file.name)
-    live._learner.close()
+    live._let_go()
     live._is_closed = True
     return copied

@@ -15,7 +15,7 @@ from live_models import classifier, columns_of, crash, features, regressor, rows
 from streamboost import snapshots
 from streamboost.live import LiveModel, NotTogether
 from streamboost.live.answers import packed, unpacked
-from streamboost.live.foresight import Foreseen, check, strange_rows
+from streamboost.live.checks import Foreseen, check, strange_rows
 from streamboost.states import same_state
 
 

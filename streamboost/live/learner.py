@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,34 +16,14 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from streamboost import answers
-from streamboost.answers import Answers, joined
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
-from streamboost.guards import Guard, Task
-from streamboost.journal import Entry, Journal
-from streamboost.live.first_answers import read_first
+from streamboost.guards import Guard, Quarantine, Task
+from streamboost.journal import Entry, Journal, Transaction
+from streamboost.live.answers import Lesson, read_first, take_back
+from streamboost.live.checks import REFUSALS, Bounds
 
-LessonKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
-
-REFUSALS = (TypeError, ValueError, pa.ArrowException)
 logger = logging.getLogger(__name__)
-
-
-class Lesson(NamedTuple):
-    """Rows that were learned together."""
-
-    kind: LessonKind
-    y: NDArray[Any]
-    answers: Answers  # what the model said of them just before
-    first: Answers  # what was said of them when they were first asked about, as far as that is known
-    is_replay: bool = False  # whether they had been learned before, by a process that crashed
-
-    def honest(self) -> Answers:
-        """What was said first, where that is known, and else just before learning: what is to be scored."""
-        if self.first.known.all() or not self.first.known.any():
-            return self.first if self.first.known.any() else self.answers
-        each = [self.first if known else self.answers for known in self.first.known]
-        return joined([said.rows(slice(i, i + 1)) for i, said in enumerate(each)])
 
 
 class Learner:
@@ -54,61 +35,58 @@ class Learner:
     model : estimator or None
         For a directory without one.
     target : str or None
-    make_journal : callable
-        Opens the journal.
-    tell : callable
-        Called with this and every :class:`Lesson`.
-    refuse : callable
-        Called with an :class:`Entry` that the model did not take, and the reason.
+    on_learned : callable, optional
+        Called with ``state`` and every :class:`Lesson`.
+    **journal : for :class:`~streamboost.journal.Journal`
     """
+
+    max_columns: int | None = None
+    max_classes: int | None = None
+    correct_within: float  # seconds in which labels may be corrected, or wait for their rows
+    clock: Callable[[], float]
 
     def __init__(
         self,
         directory: Path,
         model: Any,
         target: str | None,
-        make_journal: Callable[[Path], Journal],
-        tell: Callable[[Learner, Lesson], None],
-        refuse: Callable[[Learner, Entry, str], None],
+        on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
+        **journal: Any,
     ) -> None:
-        self.directory = directory
-        self.tell, self.refuse = tell, refuse
-        self.checkpoint_error: str | None = None
-        self.store = CheckpointStore(directory)
+        self.directory, self.on_learned = directory, on_learned
+        self.last_checkpoint_error: str | None = None
+        self._quarantine = Quarantine(directory / "quarantine.jsonl")
+        self._store = CheckpointStore(directory)
         try:
-            checkpoint = self.store.latest()
-            self._check_complete(checkpoint, model)
-            self.journal = make_journal(self._journal_path)
+            checkpoint, path = self._store.latest(), directory / "journal.db"
+            if checkpoint is None and model is None:
+                raise FileNotFoundError(f"{str(directory)!r} holds no model yet. Pass one to begin with.")
+            if checkpoint is not None and "live" in checkpoint.state and not path.exists():
+                raise SnapshotError(
+                    f"{str(path)!r} is missing, and what was learned after the last checkpoint with it. Bring it back "
+                    "from a copy. Without one, begin in a new directory with the model of that checkpoint."
+                )
+            self._journal = Journal(path, **journal)
             self._open(checkpoint, model, target)
         except BaseException:
-            self.close()
+            self._let_go()
             raise
-
-    @property
-    def _journal_path(self) -> Path:
-        return self.directory / "journal.db"
-
-    def _check_complete(self, checkpoint: Checkpoint | None, model: Any) -> None:
-        if checkpoint is None and model is None:
-            raise FileNotFoundError(f"{str(self.directory)!r} holds no model yet. Pass one to begin with.")
-        if checkpoint is not None and "live" in checkpoint.state and not self._journal_path.exists():
-            raise SnapshotError(
-                f"{str(self._journal_path)!r} is missing, and what was learned after the last checkpoint with it. "
-                "Bring it back from a copy. Without one, begin in a new directory with the model of that checkpoint."
-            )
 
     def _open(self, checkpoint: Checkpoint | None, model: Any, target: str | None) -> None:
         if checkpoint is None:
-            if not self.journal.is_new:
+            if not self._journal.is_new:
                 raise SnapshotError(
                     f"{str(self.directory)!r} holds a journal but no checkpoint. Bring the checkpoints back from a "
                     "copy, or begin in a new directory."
                 )
             model = _seeded(model)
             checkpoint = Checkpoint(model, rows=int(getattr(getattr(model, "committee_", None), "n_rows", 0)))
-        if "live" not in checkpoint.state and self.journal.is_new:
-            checkpoint = self._begin(checkpoint, target or "target")
-        for damage in self.store.damaged:
+        if "live" not in checkpoint.state and self._journal.is_new:  # the model is new, or has learned otherwise so far
+            self._journal.begin(checkpoint.rows, target or "target")
+            live = {"journal": self._journal.name, "guard": Guard(), "target": self._journal.target}
+            checkpoint = Checkpoint(checkpoint.model, 0, checkpoint.rows, {**checkpoint.state, "live": live})
+            self._store.save(checkpoint)
+        for damage in self._store.damaged:
             logger.warning("%s The checkpoint before it is taken, and the journal makes up for it.", damage)
         self._take_up(checkpoint)
         if target not in (None, self.target):
@@ -116,20 +94,12 @@ class Learner:
                 f"target is {target!r}, but the model in {str(self.directory)!r} learns {self.target!r}. Leave it out, "
                 "or name another directory."
             )
-        self.catch_up(is_replay=True)
-
-    def _begin(self, checkpoint: Checkpoint, target: str) -> Checkpoint:
-        """Begin a journal, for a model that is new or has learned otherwise so far."""
-        self.journal.begin(checkpoint.rows, target)
-        live = {"journal": self.journal.name, "guard": Guard(), "target": target}
-        begun = Checkpoint(checkpoint.model, 0, checkpoint.rows, {**checkpoint.state, "live": live})
-        self.store.save(begun)
-        return begun
+        self._catch_up(is_replay=True)
 
     def _take_up(self, checkpoint: Checkpoint) -> None:
         """Be as a checkpoint has it."""
         state = dict(checkpoint.state)
-        journal, position, live = self.journal, checkpoint.position, state.pop("live", None)
+        journal, position, live = self._journal, checkpoint.position, state.pop("live", None)
         if live is None and journal.rows_before == checkpoint.rows:  # the one that the journal began with
             live, position = {"journal": journal.name, "guard": Guard(), "target": journal.target}, 0
         if live is None or live["journal"] != journal.name:
@@ -147,80 +117,99 @@ class Learner:
         self.target: str = live["target"]
         self.guard: Guard = live["guard"]
         self.task: Task = "classification" if is_classifier(self.model) else "regression"
-        self.position = position  # the last entry that was learned
-        self.positions = [position]  # of the checkpoints that are kept
-        self.rows_tried = self.rows  # when a checkpoint was last tried
+        self._position = position  # the last entry that was learned
+        self._positions = [position]  # of the checkpoints that are kept
+        self._rows_tried = self.rows  # when a checkpoint was last tried
         self._is_torn = False  # whether learning broke off midway
+
+    @property
+    def bounds(self) -> Bounds:
+        """How large the model may grow."""
+        return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
 
     # Learning.
 
-    def heal(self) -> None:
+    def _heal(self) -> None:
         """If learning was interrupted, go back to what is certain; then learn whatever the journal has besides."""
         if self._is_torn:
-            checkpoint = self.store.latest()
+            checkpoint = self._store.latest()
             if checkpoint is None:
                 raise SnapshotError(f"the checkpoints in {str(self.directory)!r} are gone. Bring them back.")
             self._take_up(checkpoint)
-            self.catch_up(is_replay=True)
-        self.catch_up()
+            self._catch_up(is_replay=True)
+        self._catch_up()
 
-    def catch_up(self, *, is_replay: bool = False) -> list[Lesson]:
-        """Learn what the journal has and the model has not."""
-        lessons = []
-        for entry in self.journal.entries(self.position):
-            lesson = None if entry.refused is not None else self._learn(entry, is_replay)
-            self.position = entry.number
-            if lesson is not None:
-                lessons.append(lesson)
-                self.tell(self, lesson)
-        return lessons
+    def _catch_up(self, *, is_replay: bool = False) -> tuple[list[Lesson], list[tuple[Entry, str]]]:
+        """Learn what the journal has and the model has not; what the model does not take comes back with the reason."""
+        lessons: list[Lesson] = []
+        refused: list[tuple[Entry, str]] = []
+        for entry in self._journal.entries(self._position):
+            if entry.refused is not None:
+                self._position = entry.number
+                continue
+            X, y = split(entry.table)
+            self._is_torn = True
+            try:
+                said = answers.learn(self.model, X, y)
+            except REFUSALS as error:  # the same rows would always meet it: they are not tried again
+                self._refuse(entry, str(error))
+                refused.append((entry, str(error)))
+                self._position, self._is_torn = entry.number, False
+                continue
+            self.guard.learned(y)
+            self.rows += len(y)
+            self._position, self._is_torn = entry.number, False
+            kind: Any = entry.kind
+            lessons.append(Lesson(kind, y, said, read_first(entry.first or [None] * len(y), self.task), is_replay))
+            if self.on_learned is not None:
+                self.on_learned(self.state, lessons[-1])
+        return lessons, refused
 
-    def _learn(self, entry: Entry, is_replay: bool) -> Lesson | None:
-        X, y = split(entry.table)
-        self._is_torn = True
-        try:
-            said = answers.learn(self.model, X, y)
-        except REFUSALS as error:  # the same rows would always meet it: they are not tried again
-            self.refuse(self, entry, str(error))
-            self._is_torn = False
-            return None
-        self.guard.learned(y)
-        self.rows += len(y)
-        self._is_torn = False
-        kind: Any = entry.kind
-        first = read_first(entry.first or [None] * len(y), self.task)
-        return Lesson(kind, y, said, first, is_replay)
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        """Never try an entry again that the model did not take, and take back what was promised with it."""
+        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
+        with self._journal.transaction() as changes:
+            changes.refuse(entry.number, reason)
+            self._put_aside(changes, rows)
+            take_back(changes, entry, reason)
+
+    def _put_aside(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
+        """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
+        for row, reason, position, table in rows:
+            text = json.dumps(table.to_pylist()[0], default=str)
+            self._quarantine.add(reason, text=text, position=position, row=row)
+            changes.count(quarantined=1)
 
     # Saving.
 
-    def checkpoint(self, forget_before: float) -> Path:
+    def _save(self) -> Path:
         """Save the model, and delete the entries that no checkpoint needs."""
-        paths = self.store.paths()
-        is_saved = self.position == self.positions[-1] and bool(paths)
-        if is_saved and self.checkpoint_error is None:
+        paths = self._store.paths()
+        is_saved = self._position == self._positions[-1] and bool(paths)
+        if is_saved and self.last_checkpoint_error is None:
             return paths[-1]
-        self.rows_tried = self.rows
-        live = {"journal": self.journal.name, "guard": self.guard, "target": self.target}
+        self._rows_tried = self.rows
+        live = {"journal": self._journal.name, "guard": self.guard, "target": self.target}
         try:
             if is_saved:  # what failed came after it
                 path = paths[-1]
             else:
-                path = self.store.save(Checkpoint(self.model, self.position, self.rows, {**self.state, "live": live}))
-                self.positions = [*self.positions, self.position][-self.store.keep :]
-            with self.journal.transaction() as changes:
-                changes.trim(self.positions[0])  # what the older checkpoint would need stays
-                changes.forget(forget_before)
+                path = self._store.save(Checkpoint(self.model, self._position, self.rows, {**self.state, "live": live}))
+                self._positions = [*self._positions, self._position][-self._store.keep :]
+            with self._journal.transaction() as changes:
+                changes.trim(self._positions[0])  # what the older checkpoint would need stays
+                changes.forget(self.clock() - self.correct_within)
         except (OSError, SnapshotError) as error:
-            self.checkpoint_error = str(error)
+            self.last_checkpoint_error = str(error)
             raise
-        self.checkpoint_error = None
+        self.last_checkpoint_error = None
         return path
 
-    def close(self) -> None:
+    def _let_go(self) -> None:
         """Let another process have the directory."""
-        if hasattr(self, "journal"):
-            self.journal.close()
-        self.store.close()
+        if hasattr(self, "_journal"):
+            self._journal.close()
+        self._store.close()
 
 
 def split(table: Any) -> tuple[Any, NDArray[Any]]:

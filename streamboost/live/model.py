@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -16,32 +16,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost import answers
-from streamboost.answers import joined, no_answers
+from streamboost.answers import joined, predict
 from streamboost.errors import SnapshotError
-from streamboost.guards import Quarantine, Sifted
-from streamboost.journal import Entry, Journal, Transaction
-from streamboost.live.answers import Answer, packed, take_back, unpacked, without_labels
-from streamboost.live.bounds import Bounds, known_classes, known_columns
-from streamboost.live.figures import Figures
-from streamboost.live.first_answers import write_first
-from streamboost.live.foresight import check
-from streamboost.live.intake import (
-    as_table,
-    check_keys,
-    check_labels,
-    pack_rows,
-    plain,
-)
-from streamboost.live.learner import REFUSALS, Learner, Lesson, split
-from streamboost.live.outcomes import Labelled, Learned, NotTogether, Share, learned_of, refused_of, shares_of
-from streamboost.live.waiting import Rules, Waiting, put_aside
+from streamboost.live import answers
+from streamboost.live.answers import Answer, Labelled, Learned, Lesson, NotTogether
+from streamboost.live.checks import REFUSALS, check, known_classes, known_columns
+from streamboost.live.intake import as_table, check_keys, check_labels, pack_rows, plain
+from streamboost.live.learner import split
+from streamboost.live.waiting import CHUNK, WaitingRows
 
-CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
 logger = logging.getLogger(__name__)
 
 
-class LiveModel(Figures):
+def _count(name: str) -> property:
+    return property(lambda self: self._journal.counts[name])
+
+
+class LiveModel(WaitingRows):
     """A model that learns from requests. Every change is durable in a journal before it is made; one thread writes.
 
     ``remember`` may be called from any thread, and figures may be looked at from any. Everything else is for one
@@ -82,15 +73,17 @@ class LiveModel(Figures):
     Attributes
     ----------
     model : SGBRegressor or SGBClassifier
+        Only the writer may use it while there are requests to learn.
+    target, task : str
+        The name of the column with targets, and whether they are numbers ("regression") or classes.
     rows : int
         Rows learned, corrections included.
     state : dict
         Whatever else is to be saved with the model.
-    n_pending, n_early : int
-        Rows that wait for labels, and labels that wait for rows.
-    n_corrected, n_expired, n_crowded, n_dropped, n_quarantined : int
-        Rows learned again; rows that waited too long, or made room; those of them that made room; those that left
-        without being learned; rows and labels that could not be learned.
+    n_pending, n_early, n_corrected, n_expired, n_crowded, n_dropped, n_quarantined : int
+        Rows that wait for labels; labels that wait for rows; rows learned again; rows that waited too long, or made
+        room; those of them that made room; those that left without being learned; rows and labels that could not be
+        learned.
     journal_length : int
         Entries in the journal: those since the last checkpoint but one.
     last_checkpoint_error : str or None
@@ -108,6 +101,10 @@ class LiveModel(Figures):
     >>> labelled.learned, corrected.corrected, live.rows, live.n_pending
     (2, 1, 3, 0)
     """
+
+    n_pending, n_early, n_corrected = _count("waiting"), _count("early"), _count("corrected")
+    n_expired, n_crowded, n_dropped = _count("expired"), _count("crowded"), _count("dropped")
+    n_quarantined, journal_length = _count("quarantined"), _count("entries")
 
     def __init__(
         self,
@@ -127,37 +124,16 @@ class LiveModel(Figures):
         clock: Callable[[], float] = time.time,
         on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
     ) -> None:
-        _check_positive(
-            checkpoint_every=checkpoint_every,
-            expire_after=1 if expire_after is None else expire_after,
-            pending_limit=pending_limit,
-            correct_within=correct_within,
-            remember_ids=remember_ids,
-            max_columns=1 if max_columns is None else max_columns,
-            max_classes=1 if max_classes is None else max_classes,
-        )
-        self.directory = Path(directory)
-        self.checkpoint_every = checkpoint_every
-        self.expire_after, self.default = expire_after, default
-        self.pending_limit, self.correct_within = pending_limit, correct_within
+        _check_positive(checkpoint_every=checkpoint_every, pending_limit=pending_limit)
+        _check_positive(correct_within=correct_within, remember_ids=remember_ids)
+        _check_positive(True, expire_after=expire_after, max_columns=max_columns, max_classes=max_classes)
+        self.checkpoint_every, self.pending_limit, self.expire_after = checkpoint_every, pending_limit, expire_after
+        self.default, self.correct_within, self.clock = default, correct_within, clock
         self.max_columns, self.max_classes = max_columns, max_classes
-        self.clock = clock
-        self.on_learned = on_learned
-        self._writing = threading.Lock()
-        self._is_closed = False
-        self._refused: list[tuple[Entry, str]] = []  # of the latest entries, those that the model did not take
-        self._quarantine = Quarantine(self.directory / "quarantine.jsonl")
-        self._learner = Learner(
-            self.directory,
-            model,
-            target,
-            lambda path: Journal(path, durable=durable, limit=int(pending_limit), ids=int(remember_ids)),
-            self._tell,
-            self._refuse,
-        )
-        self._journal = self._learner.journal
-        self._waiting = Waiting(self._learner, self._quarantine)
-        self._checkpoint_if_due()
+        self._writing, self._is_closed = threading.Lock(), False
+        journal = {"durable": durable, "limit": int(pending_limit), "ids": int(remember_ids)}
+        super().__init__(Path(directory), model, target, on_learned, **journal)
+        self._try_checkpoint(self.checkpoint_every)
 
     # Requests.
 
@@ -168,7 +144,7 @@ class LiveModel(Figures):
         """
         with self._writer():
             table = as_table(table)
-            said = answers.predict(self._learner.model, table)
+            said = predict(self.model, table)
             if keys is not None:
                 self.remember(keys, table, said.probabilities or said.values, id=id)
                 self._tidy()
@@ -202,9 +178,9 @@ class LiveModel(Figures):
                 f"the rows hold the column {self.target!r}, which is what is to be predicted. Leave it out, or learn "
                 "the rows if it is known."
             )
-        first = None if predictions is None else write_first(predictions, len(keys))
+        first = None if predictions is None else answers.write_first(predictions, len(keys))
         if keys and self._answered(id, "remember") is None:
-            too_wide = self._bounds.why_not_columns(known_columns(self.model), table.column_names)
+            too_wide = self.bounds.why_not_columns(known_columns(self.model), table.column_names)
             if too_wide is not None:
                 raise ValueError(too_wide)
             self._journal.put(pack_rows(keys, plain(table), self.clock(), first), id)
@@ -219,12 +195,12 @@ class LiveModel(Figures):
         id : str, optional
             Of the request: one with the same id is not learned again.
         """
-        with self._writer() as learner:
+        with self._writer():
             answered = self._answered(id, "learn")
             if answered is not None:
                 self._tidy()  # a crash may have come before
-                return Learned(**answered, repeated=True, y=np.zeros(0), answers=no_answers(0), good=np.ones(0, bool))
-            return self._learn(self._write_rows(self._sift(learner, as_table(table)), [table.num_rows], [id]))[0]
+                return Learned(**answered, repeated=True)
+            return self._learn(self._write_rows([as_table(table)], [id]))[0]
 
     def learn_together(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
         """The same as :meth:`learn` of each table in turn, at less cost: they are written down and learned as one.
@@ -241,52 +217,42 @@ class LiveModel(Figures):
         NotTogether
             If they cannot be learned as one; nothing was changed. Learn each by itself.
         """
-        with self._writer() as learner:
+        with self._writer():
             try:
                 known = [id for id in ids if id is not None]
                 if len(set(known)) < len(known) or any(self._answered(id, "learn") is not None for id in known):
                     raise NotTogether("a request was answered before, expected new ones. Learn each by itself.")
-                sifted = self._sift(learner, pa.concat_tables(map(as_table, tables)))
-                shares = self._write_rows(sifted, [table.num_rows for table in tables], ids)
+                promises = self._write_rows([as_table(table) for table in tables], ids)
             except REFUSALS as error:  # of one of them, perhaps: who is meant shows when each is alone
                 raise NotTogether(str(error)) from error
-            return self._learn(shares)
+            return self._learn(promises)
 
-    def _sift(self, learner: Learner, table: Any) -> tuple[Any, Sifted, Any]:
-        """Sort out bad rows, and see that the model would take the others: the table, what is in it, what to learn."""
-        sifted = learner.guard.sift(table, self.target, self.task, self.model)
-        entry = None
+    def _write_rows(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
+        """Sort out bad rows, see that the model would take the others, and write all of them down."""
+        sifted = self.guard.sift(pa.concat_tables(tables), self.target, self.task, self.model)
+        promises = answers.promised(sifted, [table.num_rows for table in tables])
         if len(sifted.y):
-            bounds, model = self._bounds, self.model
-            too_wide = bounds.why_not_columns(known_columns(model), sifted.X.column_names)
-            too_many = bounds.why_not_classes(known_classes(model), sifted.y.tolist())
+            too_wide = self.bounds.why_not_columns(known_columns(self.model), sifted.X.column_names)
+            too_many = self.bounds.why_not_classes(known_classes(self.model), sifted.y.tolist())
             if too_wide is not None or too_many is not None:
                 raise ValueError(too_wide or too_many)
             entry = plain(sifted.X).append_column(self.target, pa.array(sifted.y))
-            check(model, *split(entry))
-        return table, sifted, entry
-
-    def _write_rows(
-        self, found: tuple[Any, Sifted, Any], sizes: Sequence[int], ids: Sequence[str | None]
-    ) -> list[Share]:
-        """Write rows down, for requests of so many rows each."""
-        table, sifted, entry = found
-        shares = shares_of(sifted, sizes)
+            check(self.model, *split(entry))
         with self._journal.transaction() as changes:
-            if entry is not None:
+            if len(sifted.y):
                 changes.add_entry("learn", entry, origin={"ids": [id for id in ids if id is not None]})
-            for share, id in zip(shares, ids, strict=True):
-                rows = ((row, why, id, table.slice(share.start + row, 1)) for row, why in share.reasons.items())
-                put_aside(self._quarantine, changes, rows)
-                figures = {"rows": share.n_good, "quarantined": len(share.reasons), "reasons": share.reasons}
-                self._answer(changes, id, "learn", figures)
-        return shares
+            for one, table, id in zip(promises, tables, ids, strict=True):
+                self._put_aside(changes, ((row, why, id, table.slice(row, 1)) for row, why in one.reasons.items()))
+                if id is not None:
+                    figures = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
+                    changes.add_id(id, "learn", answers.packed(figures))
+        return promises
 
-    def _learn(self, shares: Sequence[Share]) -> list[Learned]:
+    def _learn(self, promises: Sequence[Learned]) -> list[Learned]:
         """Learn rows that were written down."""
         lessons, refused = self._catch_up()
         self._tidy()
-        return learned_of(shares, lessons[0]) if lessons else refused_of(shares, refused[0][1] if refused else "")
+        return answers.fulfilled(promises, lessons[0] if lessons else None, refused[0][1] if refused else "")
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -303,25 +269,25 @@ class LiveModel(Figures):
         """
         with self._writer():
             answered = self._answered(id, "label")
-            nothing = no_answers(0)
             if answered is not None:
                 self._tidy()  # a crash may have come before
-                return Labelled(**answered, repeated=True, y=np.zeros(0), answers=nothing, first=nothing)
+                return Labelled(**answered, repeated=True)
             keys = check_keys(keys)
             labels = check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
-                figures = self._waiting.take_labels(changes, keys, labels, id, self._rules(self.clock()))
-                self._answer(changes, id, "label", figures)
+                figures = self._take_labels(changes, keys, labels, id)
+                if id is not None:
+                    changes.add_id(id, "label", answers.packed(figures))
             lessons, refused = self._catch_up()
             self._tidy()
         for entry, reason in refused:
-            figures = without_labels(figures, entry.kind, entry.origin["places"], reason)
+            figures = answers.without_labels(figures, entry.kind, entry.origin["places"], reason)
         lessons = [lesson for lesson in lessons if lesson.kind == "label"]
         if not lessons:
-            return Labelled(**figures, repeated=False, y=np.zeros(0), answers=nothing, first=nothing)
+            return Labelled(**figures, repeated=False)
         y = np.concatenate([lesson.y for lesson in lessons])
-        answers, first = (joined([getattr(lesson, name) for lesson in lessons]) for name in ("answers", "first"))
-        return Labelled(**figures, repeated=False, y=y, answers=answers, first=first)
+        said, first = (joined([getattr(lesson, name) for lesson in lessons]) for name in ("answers", "first"))
+        return Labelled(**figures, repeated=False, y=y, answers=said, first=first)
 
     def expire(self, now: float | None = None, *, limit: int | None = None) -> int:
         """Learn or drop rows that have waited too long; return how many. To be called now and then.
@@ -349,8 +315,8 @@ class LiveModel(Figures):
 
     def checkpoint(self) -> Path:
         """Save the model, and shorten the journal. If there is an ``OSError``, nothing is lost."""
-        with self._writer() as learner:
-            return learner.checkpoint(self.clock() - self.correct_within)
+        with self._writer():
+            return self._save()
 
     def close(self) -> None:
         """Save the model, if that is possible, and let another process have the directory."""
@@ -358,11 +324,11 @@ class LiveModel(Figures):
             if self._is_closed:
                 return
             try:
-                self._learner.heal()
-                self._try_checkpoint()
+                self._heal()
+                self._try_checkpoint(0)
             finally:
                 self._is_closed = True
-                self._learner.close()
+                self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -371,7 +337,7 @@ class LiveModel(Figures):
         self.close()
 
     @contextlib.contextmanager
-    def _writer(self) -> Iterator[Learner]:
+    def _writer(self) -> Iterator[None]:
         """Be alone, with a model that has learned all there is in the journal."""
         if not self._writing.acquire(blocking=False):
             raise RuntimeError(
@@ -381,55 +347,21 @@ class LiveModel(Figures):
         try:
             if self._is_closed:
                 raise ValueError(f"the live model in {str(self.directory)!r} is closed. Open it again.")
-            self._learner.heal()
-            yield self._learner
+            self._heal()
+            yield
         finally:
             self._writing.release()
 
-    # What was answered, what was learned, what could not be.
-
     def _answered(self, id: str | None, verb: str) -> Answer | None:
         """What was answered to a request with this id."""
-        if id is None:
-            return None
-        check_keys([id], "id")
-        found = self._journal.find_id(id)
+        found = None if id is None else self._journal.find_id(check_keys([id], "id")[0])
         if found is None:
             return None
         if found[0] != verb:
             raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
-        return unpacked(found[1])
-
-    def _answer(self, changes: Transaction, id: str | None, verb: str, answer: Mapping[str, Any]) -> None:
-        if id is not None:
-            changes.add_id(id, verb, packed(answer))
-
-    def _tell(self, learner: Learner, lesson: Lesson) -> None:
-        if self.on_learned is not None:
-            self.on_learned(learner.state, lesson)
-
-    def _catch_up(self) -> tuple[list[Lesson], list[tuple[Entry, str]]]:
-        """Learn what was just written down; what the model does not take in spite of all checks comes back apart."""
-        self._refused = []
-        return self._learner.catch_up(), self._refused
-
-    def _refuse(self, learner: Learner, entry: Entry, reason: str) -> None:
-        """Never try an entry again that the model did not take, and take back what was promised with it."""
-        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
-        with learner.journal.transaction() as changes:
-            changes.refuse(entry.number, reason)
-            put_aside(self._quarantine, changes, rows)
-            take_back(changes, entry, reason)
-        self._refused.append((entry, reason))
+        return answers.unpacked(found[1])
 
     # Between requests.
-
-    @property
-    def _bounds(self) -> Bounds:
-        return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
-
-    def _rules(self, now: float) -> Rules:
-        return Rules(now, self.correct_within, self.default, self._bounds)
 
     def _tidy(self) -> None:
         """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due.
@@ -443,40 +375,25 @@ class LiveModel(Figures):
                 self._settle_due()  # of rows that came meanwhile
         except (OSError, SnapshotError) as error:
             logger.error("rows that are due in %s could not be learned yet (%s).", self.directory, error)
-        self._checkpoint_if_due()
+        self._try_checkpoint(self.checkpoint_every)
 
-    def _settle_due(self) -> None:
-        """Learn rows whose labels came before them."""
-        while self._journal.counts["due"]:
-            with self._journal.transaction() as changes:
-                self._waiting.join_early(changes, CHUNK, self._rules(self.clock()))
-            self._catch_up()
-
-    def _expire_some(self, n: int, now: float, until: float | None = None) -> int:
-        """Learn or drop up to n of the rows that have waited longest; return how many there were."""
-        with self._journal.transaction() as changes:
-            n_expired = self._waiting.expire(changes, n, until, self._rules(now))
-        self._catch_up()
-        return n_expired
-
-    def _checkpoint_if_due(self) -> None:
-        if self.rows - self._learner.rows_tried >= self.checkpoint_every:
-            self._try_checkpoint()
-
-    def _try_checkpoint(self) -> None:
+    def _try_checkpoint(self, after: int) -> None:
+        """Save the model if so many rows were learned since this was tried last."""
+        if self.rows - self._rows_tried < after:
+            return
         try:
-            self._learner.checkpoint(self.clock() - self.correct_within)
+            self._save()
         except (OSError, SnapshotError) as error:
             logger.error(
                 "no checkpoint could be written to %s (%s). Nothing is lost: the journal is kept, and the next try "
                 "comes after %d more rows.",
-                self.directory,
-                error,
-                self.checkpoint_every,
+                *(self.directory, error, self.checkpoint_every),
             )
 
 
-def _check_positive(**options: Any) -> None:
+def _check_positive(is_optional: bool = False, **options: Any) -> None:
     for name, value in options.items():
+        if value is None and is_optional:
+            continue
         if not isinstance(value, (int, float, np.number)) or not value > 0:
             raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")

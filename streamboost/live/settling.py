@@ -12,10 +12,17 @@ from numpy.typing import NDArray
 
 from streamboost.guards import Sifted
 from streamboost.journal import KeyedRow
-from streamboost.live.bounds import Bounds, known_classes, known_columns
-from streamboost.live.foresight import Foreseen, check_targets, strange_rows
+from streamboost.live.checks import (
+    REFUSALS,
+    Bounds,
+    Foreseen,
+    check_targets,
+    known_classes,
+    known_columns,
+    strange_rows,
+)
 from streamboost.live.intake import label_column
-from streamboost.live.learner import REFUSALS, Learner, split
+from streamboost.live.learner import Learner, split
 
 
 class Settled(NamedTuple):
@@ -28,39 +35,38 @@ class Settled(NamedTuple):
     strange: dict[int, str]  # rows that cannot be
 
 
-def settle(
-    learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any], bounds: Bounds, foreseen: Foreseen
-) -> Settled:
+def settle(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any], foreseen: Foreseen) -> Settled:
     """Sort rows whose labels have come; labels that the model would refuse are refused, all of them.
 
     Each part is checked against what the model will know after the parts before it.
     """
-    settled = Settled(rows, labels, [], {}, {})
+    settled, bounds = Settled(rows, labels, [], {}, {}), learner.bounds
     places = _fitting(settled, bounds, foreseen, range(len(rows)))
     schemas = [rows[place].batch.schema for place in places]
     for group in bounds.groups(known_columns(foreseen.model), schemas) if places else ():
         fitting = _fitting(settled, bounds, foreseen, [places[i] for i in group])
         for part, table in _join([rows[place] for place in fitting]):
-            _settle_part(learner, settled, [fitting[i] for i in part], table, bounds, foreseen)
+            _settle_part(learner, settled, [fitting[i] for i in part], table, foreseen)
     return settled
 
 
-def settle_each(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any], bounds: Bounds) -> Settled:
+def settle_each(learner: Learner, rows: Sequence[KeyedRow], labels: Sequence[Any]) -> Settled:
     """The same where nobody can be told of a refusal: it becomes the reason of the labels in question."""
     try:
-        return settle(learner, rows, labels, bounds, Foreseen(learner.model))
+        return settle(learner, rows, labels, Foreseen(learner.model))
     except REFUSALS:
         foreseen = Foreseen(learner.model)
     merged = Settled(rows, labels, [], {}, {})
     for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
         try:
-            alone = settle(learner, [row], [label], bounds, foreseen)
+            alone = settle(learner, [row], [label], foreseen)
         except REFUSALS as error:
             merged.bad[i] = str(error)
             continue
         merged.parts.extend(([i], table) for _, table in alone.parts)
         for all_of_them, of_this in ((merged.bad, alone.bad), (merged.strange, alone.strange)):
-            all_of_them.update(dict.fromkeys([i] * len(of_this), of_this.get(0, "")))
+            if of_this:
+                all_of_them[i] = of_this[0]
     return merged
 
 
@@ -74,9 +80,7 @@ def _fitting(settled: Settled, bounds: Bounds, foreseen: Foreseen, places: Seque
     return [place for place, why in reasons.items() if why is None]
 
 
-def _settle_part(
-    learner: Learner, settled: Settled, places: list[int], table: Any, bounds: Bounds, foreseen: Foreseen
-) -> None:
+def _settle_part(learner: Learner, settled: Settled, places: list[int], table: Any, foreseen: Foreseen) -> None:
     """Sort rows of one table."""
     target = learner.target
     table = table.append_column(target, label_column([settled.labels[place] for place in places]))
@@ -86,7 +90,7 @@ def _settle_part(
     strange = strange_rows(foreseen.model, sifted.X)
     settled.strange.update({good[i]: reason for i, reason in strange.items()})
     fine = [i for i in range(len(good)) if i not in strange]
-    fine = _within(settled, sifted, fine, good, bounds, foreseen)
+    fine = _within(settled, sifted, fine, good, learner.bounds, foreseen)
     if not fine:
         return
     X, y = _chosen(settled, sifted, fine, good) if len(fine) < len(places) else (sifted.X, sifted.y)
