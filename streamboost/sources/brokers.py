@@ -52,6 +52,7 @@ class MessageSource(Source):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
+        self.name: str = getattr(self, self.kind)
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"{self.kind} is {self.name!r}, expected a name.")
         if self.start not in STARTS:
@@ -67,12 +68,6 @@ class MessageSource(Source):
         self.types = checked_types(self.types)
         self._schema: Any = None
         self._extent: tuple[float, float] | None = None  # the first and the last of what is to be read, as a progress
-
-    @property
-    def name(self) -> str:
-        """Of the topic or stream."""
-        name: str = getattr(self, self.kind)
-        return name
 
     @property
     def schema(self) -> Any:

@@ -53,8 +53,6 @@ class RedisSource(MessageSource):
         """Refuse what cannot be."""
         self._redis = require("redis", extra="redis", by="RedisSource")
         super().__post_init__()
-        if not isinstance(self.address, str) or not self.address.startswith(("redis://", "rediss://")):
-            raise ValueError(f"address is {self.address!r}, expected one such as 'redis://localhost:6379/0'.")
 
     def _progress(self, position: Position) -> float | None:
         read: int | None = position.get("read")

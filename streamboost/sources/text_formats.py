@@ -178,30 +178,23 @@ class JsonLinesFormat(TextFormat):
     """An object a line."""
 
     def _guess(self, data: bytes) -> Any:
-        pinned = pa.schema(list(self.types.items()))
         try:
-            return self._read(data, pinned, "infer").schema
+            return self._first_table(data).schema
         except UNREADABLE:
-            good = self._agreeing_rows(data, pinned)
-            if not good:
-                raise
-            return self._read(good, pinned, "infer").schema
+            lines = self._readable(data.splitlines(keepends=True))
+            return self._first_table(b"".join(_agreeing(lines)) or data).schema
 
-    def _agreeing_rows(self, data: bytes, pinned: Any) -> bytes:
-        """The rows that can be read, each of their values of the kind that its key had first."""
-        kinds: dict[str, type] = {}
-        good = []
-        for line in data.splitlines(keepends=True):
-            try:
-                self._read(line, pinned, "infer")
-                values = json.loads(line)
-            except (*UNREADABLE, ValueError):
-                continue
-            found = {k: float if type(v) is int else type(v) for k, v in values.items() if v is not None}
-            if all(kinds.get(key, kind) is kind for key, kind in found.items()):
-                kinds.update(found)
-                good.append(line)
-        return b"".join(good)
+    def _first_table(self, data: bytes) -> Any:
+        return self._read(data, pa.schema(list(self.types.items())), "infer")
+
+    def _readable(self, lines: list[bytes]) -> list[bytes]:
+        """The lines that can be read; if not all can, halve until those that cannot are alone."""
+        try:
+            self._first_table(b"".join(lines))
+        except UNREADABLE:
+            middle = len(lines) // 2
+            return [*self._readable(lines[:middle]), *self._readable(lines[middle:])] if middle else []
+        return lines
 
     def parse(self, data: bytes) -> Any:
         """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
@@ -240,3 +233,21 @@ class JsonLinesFormat(TextFormat):
             )
         reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
+
+
+def _agreeing(lines: list[bytes]) -> list[bytes]:
+    """The objects among lines of JSON whose values are all of the kind that their key had first."""
+    kinds: dict[str, type] = {}
+    good = []
+    for line in lines:
+        try:
+            values = json.loads(line)
+        except ValueError:  # several on one line, or none
+            continue
+        found = {
+            key: float if type(value) is int else type(value) for key, value in values.items() if value is not None
+        }
+        if all(kinds.get(key, kind) is kind for key, kind in found.items()):
+            kinds.update(found)
+            good.append(line)
+    return good
