@@ -24,8 +24,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--long"):
-        config.hook.pytest_deselected(items=[item for item in items if "long" in item.keywords])
-        items[:] = [item for item in items if "long" not in item.keywords]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture
