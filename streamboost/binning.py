@@ -102,9 +102,6 @@ class Bins:
         first_levels = np.minimum(np.arange(level_bins.shape[1]), self.other_bin).astype(np.uint8)
         self.level_bins = np.vstack([level_bins, np.tile(first_levels, (more[0], 1))])
         self.categorical = joined
-        self._place_categories()
-
-    def _place_categories(self) -> None:
         self.cat_at = cat_positions(self.categorical, self.n_features)
         here = self.cat_at >= 0
         self.edges[here], self.n_edges[here] = np.inf, 0

@@ -20,6 +20,7 @@ from streamboost.binning import Bins
 from streamboost.stacks.base import Marks, Stack
 
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
+BY_ROW = ("_X", "_y", "_weight", "_marks", "_recorded")  # what is held, row after row
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
@@ -230,13 +231,10 @@ class Replay:
 
     def _make_room(self, rows: int) -> None:
         more = max(rows, 2 * len(self._X)) - len(self._X)
-        self._X = np.pad(self._X, ((0, more), (0, 0)))
-        self._y = np.pad(self._y, ((0, more), (0, 0)))
-        self._weight = np.pad(self._weight, (0, more))
-        if self._marks is not None:
-            self._marks = np.pad(self._marks, ((0, more), (0, 0)))
-        if self._recorded is not None:
-            self._recorded = np.pad(self._recorded, ((0, more), (0, 0), (0, 0)))
+        for name in BY_ROW:
+            held = getattr(self, name)
+            if held is not None:
+                setattr(self, name, np.pad(held, ((0, more), *[(0, 0)] * (held.ndim - 1))))
         if self._codes is not None:
             self._codes = np.pad(self._codes, ((0, 0), (0, more)))
         self.counts[AT] = self.fill
@@ -265,7 +263,7 @@ class Replay:
         n = min(n, self.fill)
         at, room = int(self.counts[AT]), len(self._X)
         newest = (at - n + np.arange(n)) % room
-        for name in ("_X", "_y", "_weight", "_marks", "_recorded"):
+        for name in BY_ROW:
             held = getattr(self, name)
             if held is not None:
                 held[:n] = held[newest]
@@ -279,7 +277,7 @@ class Replay:
         self.keep(window)
         self.window = window
         self.warmup = min(self.warmup, window)
-        for name in ("_X", "_y", "_weight", "_marks", "_recorded"):
+        for name in BY_ROW:
             held = getattr(self, name)
             if held is not None:
                 setattr(self, name, held[:window].copy())

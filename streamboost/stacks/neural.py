@@ -263,22 +263,7 @@ class NeuralStack(Stack):
     def set_rate(self, rate: float) -> None:
         """Take steps of another size from now on, as where a rate falls in the course of a run.
 
-        What the update rule remembers of past gradients stays. Between two calls of learn is the time for it: a rate
-        is read once a call.
-
-        Parameters
-        ----------
-        rate : float
-            Above 0, as at the start.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> stack = TwoLayerStack(1, hidden=4, rate=0.03)
-        >>> stack.open(1, 1)
-        >>> stack.set_rate(0.01)
-        >>> stack.rule
-        Adam(rate=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
+        What the update rule remembers of past gradients stays. A rate is read once a call of learn.
         """
         self.rule = dataclasses.replace(self.rule, rate=rate)
         if self.n_features:
