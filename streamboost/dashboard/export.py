@@ -40,9 +40,8 @@ def write_page(feed: Feed, path: str | os.PathLike[str]) -> Path:
     True
     """
     path = Path(path)
-    whole = _page(feed)
     draft = path.with_name(path.name + ".part")
-    draft.write_text(whole, encoding="utf-8")
+    draft.write_text(_page(feed), encoding="utf-8")
     os.replace(draft, path)
     return path
 
@@ -54,8 +53,10 @@ def _page(feed: Feed) -> str:
     script = "".join(LINE_OF_MODULES.sub("", text(name)) for name in SCRIPTS)
     scripts = [f"/*\n{text('uplot-licence.txt')}*/\n{text('uplot.js')}", script]
     icon = base64.b64encode(text("icon.svg").encode()).decode()
+    # Nothing may be loaded, and nothing run but what is in the file.
+    policy = f"default-src 'none'; img-src data:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
     head = [
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts, styles)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         f"<title>{html.escape(feed.title or 'streamboost')}</title>",
         f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
         *(f"<style>{style}</style>" for style in styles),
@@ -64,11 +65,6 @@ def _page(feed: Feed) -> str:
         f'<script type="module">{scripts[1]}</script>',
     ]
     return HEAD.sub(lambda _: "\n".join(head), text("page.html"))
-
-
-def _policy(scripts: list[str], styles: list[str]) -> str:
-    """Nothing may be loaded, and nothing run but what is in the file."""
-    return f"default-src 'none'; img-src data:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
 
 
 def _hashes(texts: list[str]) -> str:

@@ -140,15 +140,11 @@ def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
         if not hasattr(booster, "edges") or not booster.n_rows:
             continue
         edges = booster.edges.recent
-        entry = {"memory": _memory(booster), "learners": len(edges), "edges": _rounded(_gathered(edges))}
-        told.append(entry)
+        memory = None if booster.replay is None else booster.replay.window
+        told.append({"memory": memory, "learners": len(edges), "edges": _rounded(_gathered(edges))})
     if committee is not None and committee.succession is not None and committee.succession.is_on:
         told[-1]["challenger"] = True
     return told
-
-
-def _memory(booster: Any) -> int | None:
-    return None if booster.replay is None else booster.replay.window
 
 
 def _gathered(edges: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from streamboost.dashboard.feed import Feed, Message
+from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.files import FILES, MEDIA_TYPES, content
 from streamboost.errors import require
 
@@ -78,7 +78,7 @@ async def _stream(feed: Feed) -> AsyncIterator[str]:
             ready.clear()  # this and the next first, so that what comes while messages are taken is not forgotten
             is_over = listener.closed
             for message in listener.take():
-                yield _written(message)
+                yield f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"
             if is_over:
                 break
             try:
@@ -87,7 +87,3 @@ async def _stream(feed: Feed) -> AsyncIterator[str]:
                 yield ": still here\n\n"
     finally:
         listener.close()
-
-
-def _written(message: Message) -> str:
-    return f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"

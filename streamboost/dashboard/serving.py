@@ -101,10 +101,15 @@ def serve_in_thread(
             f"host is {host!r}, which other machines may reach, and the page knows no password. "
             "Leave host out to serve this machine alone, or pass public=True if you mean it."
         )
+    app = app_or_feed
     if isinstance(app_or_feed, Feed):
-        app, feed = _application(app_or_feed, host if is_ours_alone else None), app_or_feed
-    else:
-        app = app_or_feed
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+        feed = app_or_feed
+        names = [*LOCAL_NAMES, host] if is_ours_alone else ["*"]  # this machine's names alone, whatever a DNS says
+        app = Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
     sock = bound(host, port)
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=DRAIN
@@ -112,16 +117,6 @@ def serve_in_thread(
     running = Running(uvicorn.Server(config), sock, feed)
     running._start()
     return running
-
-
-def _application(feed: Feed, host: str | None) -> Any:
-    """The page of a feed; on this machine alone it answers only to this machine's names, whatever a DNS says."""
-    from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
-
-    names = ["*"] if host is None else [*LOCAL_NAMES, host]
-    return Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
 
 
 def url_of(host: str, port: int) -> str:

@@ -90,18 +90,18 @@ class Answers(NamedTuple):
 def predict(published: Published, rows: Sequence[Row] | Any) -> Answers:
     """Ask a model about rows, a list of dicts or an Arrow table; what it refuses, is refused."""
     model = published.model
-    has_classes = hasattr(model, "classes_")
+    has_probabilities = hasattr(model, "classes_") and hasattr(model, "predict_proba")
     try:
         if isinstance(rows, list) and len(rows) == 1:  # the fastest way for the most frequent request
             said = model.predict_one(rows[0])
-            if has_classes and hasattr(model, "predict_proba"):
-                each = model.predict_proba_one(rows[0])
-                return Answers([said], list(each), [list(each.values())])
-            return Answers([said], [], None)
+            if not has_probabilities:
+                return Answers([said], [], None)
+            each = model.predict_proba_one(rows[0])
+            return Answers([said], list(each), [list(each.values())])
         predictions = model.predict(rows).tolist()
-        if has_classes and hasattr(model, "predict_proba"):
-            return Answers(predictions, model.classes_.tolist(), model.predict_proba(rows).tolist())
-        return Answers(predictions, [], None)
+        if not has_probabilities:
+            return Answers(predictions, [], None)
+        return Answers(predictions, model.classes_.tolist(), model.predict_proba(rows).tolist())
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise Refused(422, str(error)) from None
 

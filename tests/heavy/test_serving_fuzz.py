@@ -80,7 +80,7 @@ CONFIG = SchemathesisConfig.from_dict(
 API = schemathesis.openapi.from_dict(document(LIMITS, has_tokens=True), config=CONFIG)
 
 
-@API.exclude(path="/events").parametrize()  # which has no end; tests/serving/test_serving_telling.py reads it
+@API.exclude(path="/events").parametrize()  # which has no end; tests/serving/test_serving_monitoring.py reads it
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -57,18 +57,15 @@ def test_each_route_opens_to_the_tokens_with_its_scope_and_to_no_other(guarded, 
         assert (status(said) == 401) is (scope is not None)
 
 
-def test_without_a_token_the_answer_says_what_to_send_and_changes_nothing(guarded):
+def test_without_a_token_or_its_scope_the_answer_says_what_to_send_and_changes_nothing(guarded):
     before = guarded.state()
     answer = guarded.post("/learn", json={"rows": friedman(3)})
     assert "the token is missing. Send the header Authorization: Bearer" in answer.json()["error"]
     bearer, password = answer.headers.get_list("www-authenticate")
     assert (bearer, password.startswith('Basic realm="')) == ("Bearer", True)
-    assert guarded.state() == before
-
-
-def test_a_token_without_the_scope_is_told_what_it_has(guarded):
     answer = guarded.post("/learn", json={"rows": friedman(3)}, headers={"Authorization": f"Bearer {READER}"})
     assert "the token has the scopes predict, which do not open /learn." in answer.json()["error"]
+    assert guarded.state() == before
 
 
 def test_a_password_opens_the_events_too(guarded):

@@ -7,17 +7,6 @@ from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.serving import writer as writer_module
 
 
-def test_a_disk_that_fails_is_a_503_and_nothing_is_taken(regression, monkeypatch):
-    regression.learn(friedman(20))
-    before = regression.state()
-    monkeypatch.setattr(regression.live, "learn", fail)
-    answer = regression.post("/learn", json={"rows": friedman(5)})
-    assert answer.status_code == 503
-    assert "No space left" in answer.json()["error"]
-    assert "retry-after" in answer.headers
-    assert regression.state() == before
-
-
 def is_failing(served):
     answer = served.get("/healthz")
     assert answer.status_code in (200, 503)
@@ -27,23 +16,18 @@ def is_failing(served):
     return answer.status_code == 503
 
 
-def test_expiry_that_fails_shows_in_the_health(regression, monkeypatch):
-    assert not is_failing(regression)
-    monkeypatch.setattr(regression.live, "expire", fail)
-    wait_for(lambda: is_failing(regression))
-    monkeypatch.undo()
-    wait_for(lambda: not is_failing(regression))
-
-
-def test_the_health_names_files_and_not_where_they_are(regression, monkeypatch):
+def test_expiry_that_fails_shows_in_the_health_which_names_files_and_not_where_they_are(regression, monkeypatch):
     def refuse(*_, **__):
         raise OSError(28, "No space left on device", str(regression.live.directory / "journal.sqlite"))
 
+    assert not is_failing(regression)
     monkeypatch.setattr(regression.live, "expire", refuse)
     wait_for(lambda: is_failing(regression))
     error = regression.get("/healthz").json()["error"]
     assert "'journal.sqlite'" in error
     assert str(regression.live.directory) not in error
+    monkeypatch.undo()
+    wait_for(lambda: not is_failing(regression))
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -65,10 +49,15 @@ def test_a_request_that_could_not_be_written_down_shows_in_the_health_until_the_
     wait_for(lambda: not is_failing(regression))
 
 
-def test_the_next_request_that_is_written_down_makes_all_well_at_once(regression):
+def test_a_disk_that_fails_is_a_503_and_nothing_is_taken_until_the_next_request_is_written_down(regression):
+    regression.learn(friedman(20))
+    before = regression.state()
     with pytest.MonkeyPatch.context() as full:
         full.setattr(regression.live, "learn", fail)
-        assert regression.post("/learn", json={"rows": friedman(5)}).status_code == 503
+        answer = regression.post("/learn", json={"rows": friedman(5)})
+        assert (answer.status_code, "No space left" in answer.json()["error"]) == (503, True)
+        assert "retry-after" in answer.headers
+        assert regression.state() == before
         assert is_failing(regression)
     regression.learn(friedman(5))
     assert not is_failing(regression)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import httpx
 import numpy as np
@@ -27,13 +27,6 @@ from streamboost.serving import open_live, serve
 from streamboost.serving import server as server_module
 from streamboost.snapshots import save
 
-DRIVER = """
-import sys
-from streamboost import SGBRegressor
-from streamboost.serving import serve
-small = dict(n_estimators=4, max_depth=3, memory=(64, 256), new_columns="grow", random_state=0)
-sys.exit(serve(sys.argv[1], port=0, model=SGBRegressor(**small), target="y", checkpoint_every=100))
-"""
 NURSERY = """
 import os, sys
 import numpy as np
@@ -48,41 +41,9 @@ for directory in sys.stdin:
         os._exit(serve(directory.rstrip(), port=0, model=model, target="y", checkpoint_every=100))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print("it is gone", file=sys.stderr, flush=True)
 """
 SIZE = 20  # rows of a request
-
-
-class Process:
-    """A server process; its address is known once it listens."""
-
-    def __init__(self, directory):
-        command = [sys.executable, "-c", DRIVER, str(directory)]
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
-        )
-        self.said = []
-        for line in self.process.stderr:
-            self.said.append(line)
-            if found := re.search(r"serving (http://\S+)", line):
-                self.url = found[1]
-                return
-        raise AssertionError("".join(self.said))
-
-    def end(self, number):
-        self.process.send_signal(number)
-        self.said += self.process.communicate(timeout=300)[1].splitlines()
-        return self.process.returncode
-
-
-@contextmanager
-def process(directory):
-    started = Process(directory)
-    try:
-        yield started
-    finally:
-        started.process.kill()
-        started.process.wait()
-        started.process.stderr.close()
 
 
 class Nursery(subprocess.Popen):
@@ -96,7 +57,7 @@ class Nursery(subprocess.Popen):
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.child = None
+        self.child, self.said = None, []
 
     def start(self, directory):
         """The address of a new server, once it listens."""
@@ -109,9 +70,10 @@ class Nursery(subprocess.Popen):
         raise AssertionError(said)
 
     def end(self, number):
-        """How the server ended, waited for; it may have been killed already."""
+        """How the server ended, waited for; it may have been killed already. What it said meanwhile is in ``said``."""
         self.signal(number)
         self.child = None
+        self.said = list(itertools.takewhile(lambda line: line != "it is gone\n", self.stderr))
         return int(self.stdout.readline())
 
     def signal(self, number):
@@ -189,11 +151,11 @@ def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path, kills):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_all_that_was_taken_in_a_checkpoint(tmp_path, number):
     rows, y = friedman(3000)
-    with process(tmp_path / "m") as server:
-        taken = []
+    with Nursery() as server:
+        url, taken = server.start(tmp_path / "m"), []
 
         def send(mine):
-            with httpx.Client(base_url=server.url, timeout=180) as client:
+            with httpx.Client(base_url=url, timeout=180) as client:
                 for i in itertools.cycle(mine):  # until it takes no more
                     try:
                         body = {"rows": rows[i : i + SIZE], "targets": y[i : i + SIZE]}
@@ -223,25 +185,25 @@ def test_a_signal_ends_it_with_all_that_was_taken_in_a_checkpoint(tmp_path, numb
 
 def test_a_second_signal_ends_it_without_waiting_for_clients_and_nothing_is_lost(tmp_path):
     rows, y = friedman(40)
-    with process(tmp_path / "m") as server, socket.socket() as slow:
-        with httpx.Client(base_url=server.url, timeout=180) as client:
+    with Nursery() as server, socket.socket() as slow:
+        with httpx.Client(base_url=server.start(tmp_path / "m"), timeout=180) as client:
             assert client.post("/learn", json={"rows": rows, "targets": y}).status_code == 200
             slow.connect(("127.0.0.1", client.base_url.port))
             slow.sendall(b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
             slow.sendall(b"Content-Length: 1000\r\n\r\n{")
             while "streamboost_held_bytes 1.0" not in client.get("/metrics").text.splitlines():
                 time.sleep(0.01)
-        server.process.send_signal(signal.SIGINT)
-        server.said += itertools.takewhile(lambda line: "shutting down" not in line, server.process.stderr)
+        server.signal(signal.SIGINT)
+        before = list(itertools.takewhile(lambda line: "shutting down" not in line, server.stderr))
         assert server.end(signal.SIGINT) == 0
-    assert not any("Traceback" in line for line in server.said)
+    assert not any("Traceback" in line for line in before + server.said)
     assert "ended with a checkpoint at 40 rows" in server.said[-1]
 
 
 def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
     with (
-        process(tmp_path / "m") as server,
-        httpx.Client(base_url=server.url, timeout=180) as client,
+        Nursery() as server,
+        httpx.Client(base_url=server.start(tmp_path / "m"), timeout=180) as client,
         client.stream("GET", "/events") as events,
     ):
         assert next(events.iter_lines())
