@@ -113,13 +113,11 @@ def read_tokens(path: str | os.PathLike[str]) -> Tokens:
         words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
         if not words:
             continue
-        if len(words) != 2:
-            raise ValueError(
-                f"{str(path)!r}, line {number}: expected a token and its scopes, as in: TOKEN predict,learn"
-            )
-        if words[0] in scopes:
-            raise ValueError(f"{str(path)!r}, line {number}: the token is there already. Keep one of the two lines.")
         try:
+            if len(words) != 2:
+                raise ValueError("expected a token and its scopes, as in: TOKEN predict,learn")
+            if words[0] in scopes:
+                raise ValueError("the token is there already. Keep one of the two lines.")
             scopes[words[0]] = _check(words[0], words[1].split(","), "the token")
         except ValueError as error:
             raise ValueError(f"{str(path)!r}, line {number}: {error}") from None
