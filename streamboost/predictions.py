@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from streamboost.answers import Answers
 from streamboost.checkpoints import LEFTOVER
+from streamboost.guards import Task
 from streamboost.snapshots import replace_file
 
 PART = re.compile(r"part-(\d{12,})\.(?:parquet|csv)")
@@ -132,9 +133,9 @@ def check_directory(path: str | os.PathLike[str]) -> Path:
     return checked
 
 
-def prediction_schema(is_classes: bool, target: Any, has_probabilities: bool) -> Any:
+def prediction_schema(task: Task, target: Any, has_probabilities: bool) -> Any:
     """The columns of predictions: the row's number, its target, what was predicted, and how surely."""
-    kind = label_type(target) if is_classes else pa.float64()
+    kind = label_type(target) if task == "classification" else pa.float64()
     fields = [("row", pa.int64()), ("target", kind), ("prediction", kind)]
     return pa.schema([*fields, ("probability", pa.float64())] if has_probabilities else fields)
 

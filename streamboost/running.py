@@ -18,8 +18,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost import answers
-from streamboost.answers import Answers
 from streamboost.bad_rows import BadRows
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import writing
@@ -38,7 +36,6 @@ from streamboost.reports import Report
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.sources import Batch, Source
 
-CHUNK = 1000
 logger = logging.getLogger(__name__)
 
 
@@ -76,7 +73,7 @@ class Options:
 
     target: str
     task: Task
-    chunk: int = CHUNK
+    chunk: int = 1000
     every: int = 1000
     window: int = 1000
     metrics: Sequence[MetricKind] | None = None
@@ -85,7 +82,7 @@ class Options:
     predictions: str | os.PathLike[str] | None = None
     strict: bool = False
     max_bad: int | None = None
-    ignore: Sequence[str] = field(default=())
+    ignore: Sequence[str] = ()
 
 
 class Run:
@@ -133,8 +130,7 @@ class Run:
         *,
         resume: bool = False,
     ) -> None:
-        self.source, self.options = source, options
-        self.model = model
+        self.source, self.model, self.options = source, model, options
         self.rows = self.rows_read = 0
         self.position: Any = None
         self.guard = Guard()
@@ -146,6 +142,7 @@ class Run:
         self._stopping = self.is_waiting = False
         self._borrowed: dict[str, Any] = {}  # what the source had where it now asks this run
         self._saved = (0, time.monotonic())
+        self._way_out = "begin anew" if directory is None else "resume: no row is lost"  # where there is no room
         self.store = None if directory is None else CheckpointStore(directory)
         self.quarantine = None if directory is None else Quarantine(Path(directory) / "quarantine.jsonl")
         self.bad = BadRows(self.quarantine, strict=options.strict, limit=options.max_bad)
@@ -160,33 +157,34 @@ class Run:
         except BaseException:
             self.close()
             raise
-        if not options.strict and getattr(source, "on_bad", None) == "raise":
-            self._borrow("on_bad", self.bad.heard.append)
-        if getattr(source, "stop", self) is None:  # so that it waits for nothing when the run is to end
-            self._borrow("stop", lambda: self._stopping)
-
-    def _borrow(self, name: str, ours: Any) -> None:
-        """Let the source ask this run, until it is closed: then the source may be read by another."""
-        self._borrowed[name] = getattr(self.source, name)
-        setattr(self.source, name, ours)
+        asked: Any = source  # which asks this run, until it is closed: then another may read it
+        if not options.strict and getattr(asked, "on_bad", None) == "raise":
+            self._borrowed["on_bad"], asked.on_bad = "raise", self.bad.heard.append
+        if getattr(asked, "stop", self) is None:  # so that it waits for nothing when the run is to end
+            self._borrowed["stop"], asked.stop = None, lambda: self._stopping
 
     def _go_on(self, found: Checkpoint, resume: bool) -> None:
-        assert self.store is not None
-        state = found.state
+        assert self.quarantine is not None
+        directory, state = str(self.quarantine.path.parent), found.state
         is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a cut, if it holds anything
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
-            self._begin_anew(found, resume)
+            if resume:  # its parts are removed
+                self._resume_predictions(state)
+                self.predictions = None
+            self.quarantine.cut(0, 0)
+            if hasattr(self.model, "begin_anew"):
+                self.model.begin_anew(found.model)
             return
         if not resume:
             raise FileExistsError(
-                f"{str(self.store.directory)!r} holds a model of {found.rows:,} rows already. "
+                f"{directory!r} holds a model of {found.rows:,} rows already. "
                 "Add --resume (resume=True) to go on with it, or name another directory."
             )
         for name in ("target", "task"):
             if state.get(name) != getattr(self.options, name):
                 raise ValueError(
-                    f"{name} is {getattr(self.options, name)!r}, but the model in {str(self.store.directory)!r} was "
-                    f"made for {state.get(name)!r}. Say so, or name another directory."
+                    f"{name} is {getattr(self.options, name)!r}, but the model in {directory!r} was made "
+                    f"for {state.get(name)!r}. Say so, or name another directory."
                 )
         self._resume_predictions(state)
         if hasattr(self.model, "attach"):
@@ -198,20 +196,9 @@ class Run:
         self.bad.go_on(state["n_bad"], state["bad_places"])
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
-        if self.quarantine is not None:
-            self.quarantine.cut(*state["quarantine"])
+        self.quarantine.cut(*state["quarantine"])
         if self.book is not None:
             self.book.every = self.options.every
-
-    def _begin_anew(self, found: Checkpoint, resume: bool) -> None:
-        """Forget what a run has written that has learned nothing."""
-        if resume:
-            self._resume_predictions(found.state)
-            self.predictions = None
-        if self.quarantine is not None:
-            self.quarantine.cut(0, 0)
-        if hasattr(self.model, "begin_anew"):
-            self.model.begin_anew(found.model)
 
     def _resume_predictions(self, state: dict[str, Any]) -> None:
         """Go on with the parts of a run, in the directory they are in: in another one they would have gaps."""
@@ -224,14 +211,8 @@ class Run:
                 f"predictions is {os.fspath(given)!r}, but this run has written them to a directory called "
                 f"{before.name!r} so far. Name that one."
             )
-        if known["last"] is None and Path(given).resolve() != before:  # nothing shows that parts in it are of this run
-            return
-        self.predictions = PredictionParts.resumed(given, known, state["rows_read"])
-
-    @property
-    def n_bad(self) -> int:
-        """How many rows could not be learned."""
-        return self.bad.n
+        if known["last"] is not None or Path(given).resolve() == before:  # else they may be of another run
+            self.predictions = PredictionParts.resumed(given, known, state["rows_read"])
 
     # The loop.
 
@@ -291,7 +272,7 @@ class Run:
             self.guard.learned(y)
             self.rows += len(y)
             if self.predictions is not None:
-                with self._writing(self.predictions):
+                with writing(self.predictions.directory, self._way_out):
                     self.predictions.add(prediction_table(self.predictions.schema, numbers, y, said))
             reports = list(self.book.take_in(Scored(y, said, seconds), self.model))
         self.rows_read += table.num_rows
@@ -305,7 +286,6 @@ class Run:
         options = self.options
         if options.target not in table.column_names:
             raise ValueError(f"there is no target column {options.target!r}, expected one of {table.column_names}.")
-        is_classes = options.task == "classification"
         has_probabilities = hasattr(self.model, "predict_proba")
         if self.book is None:
             kinds = None if options.metrics is None else [metric_kind(metric) for metric in options.metrics]
@@ -316,7 +296,7 @@ class Run:
             self.book.follow(self.model)
         if options.predictions is not None and self.predictions is None:
             kind = table.schema.field(options.target).type
-            parts = PredictionParts(options.predictions, prediction_schema(is_classes, kind, has_probabilities))
+            parts = PredictionParts(options.predictions, prediction_schema(options.task, kind, has_probabilities))
             parts.begin()
             self.predictions = parts
         self._is_begun = True
@@ -325,7 +305,7 @@ class Run:
 
     def _learn(
         self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
-    ) -> tuple[NDArray[Any], Answers, NDArray[Any]]:
+    ) -> tuple[NDArray[Any], answers.Answers, NDArray[Any]]:
         """Predict and learn rows; those that the model refuses, each by itself, go into quarantine."""
         try:
             return y, answers.learn(self.model, X, y), numbers
@@ -347,35 +327,34 @@ class Run:
             self.bad.bury(reason, _as_text(whole, row), position, int(numbers[row]))
         return y[kept], answers.joined(said) if said else answers.no_answers(0), numbers[kept]
 
-    def _writing(self, parts: PredictionParts) -> AbstractContextManager[None]:
-        """Say which output could not be written, and what to do when it can be."""
-        return writing(parts.directory, "begin anew" if self.store is None else "resume: no row is lost")
-
     # Checkpoints.
 
     def _is_checkpoint_due(self) -> bool:
         rows, moment = self._saved
         every, seconds = self.options.checkpoint_rows, self.options.checkpoint_seconds
-        return (every is not None and self.rows_read - rows >= every) or (
-            seconds is not None and time.monotonic() - moment >= seconds
-        )
+        is_far = every is not None and self.rows_read - rows >= every
+        return is_far or (seconds is not None and time.monotonic() - moment >= seconds)
 
     def checkpoint(self) -> None:
         """Write down where the run is; the source hears of it when that is durable."""
         self._saved = (self.rows_read, time.monotonic())
         parts = self.predictions
-        if self.store is None:
+        if self.store is None or self.quarantine is None:
             if parts is not None:
-                with self._writing(parts):
+                with writing(parts.directory, self._way_out):
                     parts.write()
             return
         try:
             if parts is not None:  # before the checkpoint: were it after, a kill between the two would leave a gap
                 parts.write()
-            if self.quarantine is not None:
-                self.quarantine.flush()
+            self.quarantine.flush()
             kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
-            self._save(kept)
+            before = self.store.paths()
+            try:
+                self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
+            finally:  # it may have failed after the file was in its place, where a resumed run would find it
+                if hasattr(self.model, "confirm") and self.store.paths() != before:
+                    self.model.confirm(kept)
         except OSError as error:
             self.checkpoint_error = (
                 f"no checkpoint could be written at row {self.rows_read:,} ({error}); the one before it is still good. "
@@ -387,18 +366,8 @@ class Run:
         if self.position is not None:  # before the first row there is nothing that could be forgotten
             self.source.acknowledge(self.position)
 
-    def _save(self, kept: Any) -> None:
-        """Write a checkpoint; a model that lives elsewhere hears of every one that a resumed run could find."""
-        assert self.store is not None
-        before = self.store.paths()
-        try:
-            self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
-        finally:  # it may have failed after the file was in its place
-            if hasattr(self.model, "confirm") and self.store.paths() != before:
-                self.model.confirm(kept)
-
     def _state(self) -> dict[str, Any]:
-        parts, given = self.predictions, self.options.predictions
+        given = None if self.options.predictions is None else str(Path(self.options.predictions).resolve())
         return {
             "target": self.options.target,
             "task": self.options.task,
@@ -407,11 +376,8 @@ class Run:
             "book": self.book,
             "n_bad": self.bad.n,
             "bad_places": self.bad.places,
-            "predictions": None if parts is None else parts.state(),
-            "given": {
-                "ignore": list(self.options.ignore),
-                "predictions": None if given is None else str(Path(given).resolve()),
-            },
+            "predictions": None if self.predictions is None else self.predictions.state(),
+            "given": {"ignore": list(self.options.ignore), "predictions": given},
             "quarantine": [0, 0] if self.quarantine is None else [self.quarantine.n, self.quarantine.length],
         }
 

@@ -97,6 +97,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise type(error)(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
 
 
+# From a model to bytes.
+
+
 def pack(model: object) -> bytes:
     """The bytes that :func:`save` would write.
 
@@ -105,22 +108,20 @@ def pack(model: object) -> bytes:
     >>> unpack(pack({"any": ["model"]}))
     {'any': ['model']}
     """
-    return _pack(model)
-
-
-def unpack(data: bytes) -> Any:
-    """The model that :func:`pack` was given; raises as :func:`load` does."""
+    writer = _Writer()
     try:
-        return _unpack(data)
-    except SnapshotError:
-        raise
-    except Exception as error:  # whatever the bytes of a file lead to is the file's fault
+        root = writer.value(model, "")
+    except RecursionError as error:
+        raise SnapshotError("the model is nested too deeply to be saved. Use flatter containers.") from error
+    header = {"version": VERSION, "sha256": BLANK, "root": root, "nodes": writer.nodes}
+    data = serialize(writer.arrays, metadata={PACKAGE: json.dumps(header, separators=(",", ":"))})
+    if int.from_bytes(data[:8], "little") > HEADER_LIMIT:
         raise SnapshotError(
-            f"its header is malformed ({type(error).__name__}: {error}). Take an earlier copy, or save the model again."
-        ) from error
-
-
-# From a model to bytes.
+            f"the model holds more than {HEADER_LIMIT:,} bytes outside its arrays, which is more than can be loaded "
+            "again. Keep long lists of numbers in arrays."
+        )
+    at = data.index(SEAL) + len(SEAL)
+    return data[:at] + _checksum(data, at) + data[at + len(BLANK) :]
 
 
 class _Writer:
@@ -200,23 +201,6 @@ def _shown(path: str) -> str:
     return path.removeprefix(".").encode(errors="backslashreplace").decode() or "model"
 
 
-def _pack(model: object) -> bytes:
-    writer = _Writer()
-    try:
-        root = writer.value(model, "")
-    except RecursionError as error:
-        raise SnapshotError("the model is nested too deeply to be saved. Use flatter containers.") from error
-    header = {"version": VERSION, "sha256": BLANK, "root": root, "nodes": writer.nodes}
-    data = serialize(writer.arrays, metadata={PACKAGE: json.dumps(header, separators=(",", ":"))})
-    if int.from_bytes(data[:8], "little") > HEADER_LIMIT:
-        raise SnapshotError(
-            f"the model holds more than {HEADER_LIMIT:,} bytes outside its arrays, which is more than can be loaded "
-            "again. Keep long lists of numbers in arrays."
-        )
-    at = data.index(SEAL) + len(SEAL)
-    return data[:at] + _checksum(data, at) + data[at + len(BLANK) :]
-
-
 def _checksum(data: bytes, at: int) -> bytes:
     """The SHA-256 of a file as hex digits, with their own place in it blank."""
     view = memoryview(data)
@@ -250,6 +234,18 @@ def replace_file(target: Path, data: Any) -> None:
 # From bytes to a model.
 
 
+def unpack(data: bytes) -> Any:
+    """The model that :func:`pack` was given; raises as :func:`load` does."""
+    try:
+        return _unpack(data)
+    except SnapshotError:
+        raise
+    except Exception as error:  # whatever the bytes of a file lead to is the file's fault
+        raise SnapshotError(
+            f"its header is malformed ({type(error).__name__}: {error}). Take an earlier copy, or save the model again."
+        ) from error
+
+
 def _unpack(data: bytes) -> Any:
     start = 8 + int.from_bytes(data[:8], "little")  # of the arrays
     at = data.find(SEAL, 8, start) + len(SEAL)
@@ -269,52 +265,41 @@ def _unpack(data: bytes) -> Any:
     for name, tensor in tensors.items():
         first, last = tensor["data_offsets"]
         arrays[name] = data[start + first : start + last]
-    reader = _Reader(arrays)
-    for node in header["nodes"]:
-        reader.built.append(reader.node(node))
-    return reader.value(header["root"])
-
-
-class _Reader:
-    """Builds one node after the other, each out of earlier ones."""
-
-    def __init__(self, arrays: dict[str, bytes]) -> None:
-        self.arrays = arrays
-        self.built: list[Any] = []
-
-    def node(self, node: Json) -> Any:
-        """Build a node."""
+    built: list[Any] = []
+    for node in header["nodes"]:  # each out of earlier ones
         if node["kind"] == "array":
-            return _array(self.arrays[node["name"]], node["dtype"], node["shape"])
-        keys = [self.value(key) for key in node["keys"]]
-        items = [self.value(item) for item in node["items"]]
-        return put_together(node["kind"], keys, items)
+            built.append(_array(arrays[node["name"]], node["dtype"], node["shape"]))
+        else:
+            keys, items = ([_read_value(part, built) for part in node[name]] for name in ("keys", "items"))
+            built.append(put_together(node["kind"], keys, items))
+    return _read_value(header["root"], built)
 
-    def value(self, value: Json) -> Any:
-        """Return what a value of the header stands for."""
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        [(tag, content)] = value.items()
-        match tag:
-            case "ref":
-                if type(content) is not int or content < 0:
-                    raise SnapshotError(f"its header refers to node {content!r}. Take an earlier copy.")
-                return self.built[content]
-            case "int":
-                return int(content, 16)
-            case "float":
-                return struct.unpack(">d", bytes.fromhex(content))[0]
-            case "text":
-                return bytes.fromhex(content).decode(errors="surrogatepass")
-            case "bytes":
-                return bytes.fromhex(content)
-            case "scalar":
-                dtype, digits = content
-                return _array(bytes.fromhex(digits), dtype, [])[()]
-            case "numpy":
-                text = self.value(content)
-                return np.bytes_(text) if isinstance(text, bytes) else np.str_(text)
-        raise SnapshotError(f"its header has a value of kind {tag!r}. Take an earlier copy.")
+
+def _read_value(value: Json, built: list[Any]) -> Any:
+    """Return what a value of the header stands for."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    [(tag, content)] = value.items()
+    match tag:
+        case "ref":
+            if type(content) is not int or content < 0:
+                raise SnapshotError(f"its header refers to node {content!r}. Take an earlier copy.")
+            return built[content]
+        case "int":
+            return int(content, 16)
+        case "float":
+            return struct.unpack(">d", bytes.fromhex(content))[0]
+        case "text":
+            return bytes.fromhex(content).decode(errors="surrogatepass")
+        case "bytes":
+            return bytes.fromhex(content)
+        case "scalar":
+            dtype, digits = content
+            return _array(bytes.fromhex(digits), dtype, [])[()]
+        case "numpy":
+            text = _read_value(content, built)
+            return np.bytes_(text) if isinstance(text, bytes) else np.str_(text)
+    raise SnapshotError(f"its header has a value of kind {tag!r}. Take an earlier copy.")
 
 
 def _array(data: bytes, dtype_name: str, shape: list[int]) -> NDArray[Any]:

@@ -32,6 +32,7 @@ PLAIN = (type(None), bool, int, float, str, bytes)
 BIT_GENERATORS: dict[str, type[BitGenerator]] = {
     cls.__name__: cls for cls in (PCG64, PCG64DXSM, MT19937, Philox, SFC64)
 }
+CONTAINERS: dict[str, Any] = {cls.__name__: cls for cls in (list, tuple, set, frozenset)}
 # Things of others that are known by a few attributes.
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
     range: ("start", "stop", "step"),
@@ -108,15 +109,9 @@ def take_apart(value: Any) -> Parts | None:
 
 def put_together(kind: str, keys: list[Any], items: list[Any]) -> Any:
     """Undo :func:`take_apart`; what wrong parts lead to is for the caller to explain."""
+    if kind in CONTAINERS:
+        return CONTAINERS[kind](items)
     match kind:
-        case "list":
-            return items
-        case "tuple":
-            return tuple(items)
-        case "set":
-            return set(items)
-        case "frozenset":
-            return frozenset(items)
         case "dict":
             return dict(zip(keys, items, strict=True))
         case "objects":

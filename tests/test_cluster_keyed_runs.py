@@ -57,7 +57,7 @@ def test_a_run_puts_rows_without_a_key_into_quarantine(tmp_path):
         options = Options("y", "regression", chunk=50, every=100)
         with Run(open_source(str(tmp_path / "rows.parquet")), booster, options, tmp_path / "model") as run_:
             assert list(run_.reports())[-1].rows == 298
-            assert run_.n_bad == 2
+            assert run_.bad.n == 2
         assert "has no key" in (tmp_path / "model" / "quarantine.jsonl").read_text()
         own = [i for i, key in enumerate(keys) if key == "k1"]
         alone = small_regressor()

@@ -250,7 +250,7 @@ def test_bad_rows_go_to_quarantine_with_reason_and_position_and_the_model_never_
     _, run = whole(tmp_path / "run", MemorySource(table), SGBRegressor(**SMALL), chosen)
     lines = [json.loads(line) for line in (tmp_path / "run" / "quarantine.jsonl").read_text().splitlines()]
     assert {line["row"] for line in lines} == bad
-    assert run.n_bad == 4
+    assert run.bad.n == 4
     assert "missing" in lines[0]["reason"]
     assert "absurd" in lines[-1]["reason"]
     assert json.loads(lines[2]["text"])["place"] in "abc"
@@ -331,11 +331,11 @@ def test_bad_rows_of_a_source_that_two_runs_read_go_to_the_quarantine_of_each(tm
     with Run(source, SGBRegressor(**SMALL), options(), tmp_path / "m") as run:
         for _ in run.reports():
             run.stop()
-        assert run.n_bad == 2
+        assert run.bad.n == 2
     assert source.on_bad == "raise"
     with Run(source, None, options(), tmp_path / "m", resume=True) as run:
         list(run.reports())
-        assert (run.rows, run.n_bad) == (196, 4)
+        assert (run.rows, run.bad.n) == (196, 4)
     assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == 4
 
 
@@ -462,7 +462,7 @@ def test_a_row_of_the_first_chunk_that_the_model_refuses_is_put_aside(tmp_path, 
     table = table.set_column(1, "place", pa.array(places))
     with Run(MemorySource(table), SGBRegressor(**SMALL), options(), tmp_path) as run:
         list(run.reports())
-        assert (run.rows, run.n_bad) == (118, 2)
+        assert (run.rows, run.bad.n) == (118, 2)
     lines = [json.loads(line) for line in (tmp_path / "quarantine.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [7, 60]
     assert [line["reason"] for line in lines] == ["row 7 has no place.", "row 60 has no place."]
@@ -475,7 +475,7 @@ def test_thousands_of_bad_rows_are_counted_once_however_often_the_run_is_resumed
     for _ in range(3):
         with Run(open_source(file), SGBRegressor(**SMALL), options(), tmp_path / "m", resume=True) as run:
             list(run.reports())
-            assert (run.rows, run.n_bad) == (100, 2500)
+            assert (run.rows, run.bad.n) == (100, 2500)
     assert len((tmp_path / "m" / "quarantine.jsonl").read_text().splitlines()) == 2500
 
 

@@ -194,7 +194,7 @@ def go(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]
         "rows": one.rows,
         "rows_of_this_run": one.rows - resumed_at,
         "resumed_at": resumed_at,
-        "bad_rows": one.n_bad,
+        "bad_rows": one.bad.n,
         "stopped": bool(heard),
         "seconds": round(seconds, 3),
         "rows_per_second": round((one.rows - resumed_at) / max(seconds, 1e-9), 1),

@@ -67,7 +67,7 @@ class Screen:
         for event in report.events:
             self.console.print(f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan")
         if self.bar is not None:
-            bad = f", {self.run.n_bad:,} bad" if self.run.n_bad else ""
+            bad = f", {self.run.bad.n:,} bad" if self.run.bad.n else ""
             self.bar.update(self.task, completed=self.source.share(self.run.position), said=f"{report}{bad}")
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.console.print(str(report), soft_wrap=True)

@@ -36,7 +36,7 @@ class Watchers:
                 windowed=report.windowed,
                 rows_per_second=report.rows_per_second,
                 events=report.events,
-                quarantined=self.run.n_bad,
+                quarantined=self.run.bad.n,
                 workers=self.run.model.metrics() if hasattr(self.run.model, "detach") else (),
             )
         )
