@@ -17,7 +17,7 @@ Everything that is read again after a crash carries a checksum.
 """
 
 from streamboost.journal.file import Journal
-from streamboost.journal.records import EarlyLabel, Entry, KeyedRow, PackedRow, read_table, table_bytes
+from streamboost.journal.records import Entry, KeyedRow, PackedRow, read_table, table_bytes
 from streamboost.journal.transactions import Transaction
 
-__all__ = ["EarlyLabel", "Entry", "Journal", "KeyedRow", "PackedRow", "Transaction", "read_table", "table_bytes"]
+__all__ = ["Entry", "Journal", "KeyedRow", "PackedRow", "Transaction", "read_table", "table_bytes"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.journal.records import Entry, PackedRow, read_table, unsealed
-from streamboost.journal.transactions import Damaged, Transaction
+from streamboost.journal.records import Damaged, Entry, PackedRow, read_table, unsealed
+from streamboost.journal.transactions import Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
 VERSION = 2
@@ -182,19 +182,15 @@ class Journal:
             with self._lock, self._explained():
                 query = "SELECT number, kind, rows, first, refused, origin FROM entries WHERE number > ?"
                 found = self._db.execute(query + " ORDER BY number LIMIT 1", (after,)).fetchone()
-            if found is None:
-                return
-            number, kind, rows, *texts = found
-            if number != after + 1:
-                raise self._damage(f"entry {after + 1} is missing")
-            data = unsealed(rows)
-            if data is None:
-                raise self._damage(f"the checksum of entry {number} does not match")
-            table = read_table(data)
-            first, refused, origin = texts
+                if found is None:
+                    return
+                after += 1
+                number, kind, rows, first, refused, origin = found
+                if number != after:
+                    raise Damaged(f"entry {after} is missing")
+                table = read_table(unsealed(rows, f"entry {number}"))
             first, origin = (None if text is None else json.loads(text) for text in (first, origin))
             yield Entry(number, kind, table, first, refused, origin)
-            after = number
 
     def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
         """Let rows wait for their labels, unless a request with this id was answered before."""

@@ -10,6 +10,10 @@ import pyarrow as pa
 SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
 
 
+class Damaged(Exception):
+    """What is wrong with the file."""
+
+
 class Entry(NamedTuple):
     """Rows to be learned."""
 
@@ -31,13 +35,6 @@ class KeyedRow(NamedTuple):
     first: Any
 
 
-class EarlyLabel(NamedTuple):
-    """A label that came before its row."""
-
-    time: float
-    label: Any
-
-
 class PackedRow(NamedTuple):
     """A row on its way in."""
 
@@ -56,9 +53,11 @@ def sealed(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "little") + data
 
 
-def unsealed(data: bytes) -> bytes | None:
-    """Undo :func:`sealed`; None if the checksum does not match."""
-    return data[4:] if zlib.crc32(data[4:]) == int.from_bytes(data[:4], "little") else None
+def unsealed(data: bytes, name: str) -> bytes:
+    """Undo :func:`sealed`."""
+    if zlib.crc32(data[4:]) != int.from_bytes(data[:4], "little"):
+        raise Damaged(f"the checksum of {name} does not match")
+    return data[4:]
 
 
 def folded(text: str) -> str | bytes:

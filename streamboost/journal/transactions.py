@@ -10,23 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.journal.records import (
-    EarlyLabel,
-    KeyedRow,
-    PackedRow,
-    folded,
-    sealed,
-    table_bytes,
-    unfolded,
-    unsealed,
-)
+from streamboost.journal.records import KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
-
-
-class Damaged(Exception):
-    """What is wrong with the file."""
 
 
 class Transaction:
@@ -108,15 +95,12 @@ class Transaction:
             self.db.execute("INSERT INTO rows (key, time, schema, row, first) VALUES (?, ?, ?, ?, ?)", values)
             self.count(waiting=1)
             if self.n("early"):
-                self.count(
-                    due=self.db.execute("UPDATE early SET due = 1 WHERE key = ? AND NOT due", (row.key,)).rowcount
-                )
+                update = "UPDATE early SET due = 1 WHERE key = ? AND NOT due"
+                self.count(due=self.db.execute(update, (row.key,)).rowcount)
 
     def _schema_number(self, schema: bytes) -> int:
-        found = self.db.execute("SELECT number FROM schemas WHERE schema = ?", (schema,)).fetchone()
-        if found:
-            return int(found[0])
-        return int(self.db.execute("INSERT INTO schemas (schema) VALUES (?)", (schema,)).lastrowid or 0)
+        self.db.execute("INSERT INTO schemas (schema) VALUES (?) ON CONFLICT DO NOTHING", (schema,))
+        return int(self.db.execute("SELECT number FROM schemas WHERE schema = ?", (schema,)).fetchone()[0])
 
     def find(self, keys: Iterable[str]) -> dict[str, KeyedRow]:
         """The rows of those keys that are known."""
@@ -143,10 +127,8 @@ class Transaction:
         for key, time, label, schema, row, first in found:
             if schema not in schemas:
                 schemas[schema] = pa.ipc.read_schema(pa.py_buffer(schema))
-            data = unsealed(row)
-            if data is None:
-                raise Damaged(f"the checksum of the row of key {key!r} does not match")
-            batch = pa.ipc.read_record_batch(pa.py_buffer(data), schemas[schema])
+            data = pa.py_buffer(unsealed(row, f"the row of key {key!r}"))
+            batch = pa.ipc.read_record_batch(data, schemas[schema])
             label, first = (None if text is None else json.loads(text) for text in (label, first))
             rows.append(KeyedRow(key, time, label, batch, first))
         return rows
@@ -171,8 +153,7 @@ class Transaction:
         """
         for key, label in labels.items():
             if label is None:
-                gone = self.db.execute("DELETE FROM rows WHERE key = ? AND label IS NOT NULL", (key,)).rowcount
-                self.count(learned=-gone)
+                self._delete_learned("AND key = ?", key)
             else:
                 update = "UPDATE rows SET label = ? WHERE key = ? AND label IS NOT NULL"
                 self.db.execute(update, (json.dumps(label), key))
@@ -196,7 +177,7 @@ class Transaction:
         self._delete_learned("AND time < ?", before)
         self._delete_early("WHERE time < ? AND NOT due", before)
 
-    def _delete_learned(self, which: str, value: float) -> None:
+    def _delete_learned(self, which: str, value: float | str) -> None:
         query = f"SELECT number FROM rows WHERE label IS NOT NULL {which}"
         self.count(learned=-self.db.execute(f"DELETE FROM rows WHERE number IN ({query})", (value,)).rowcount)
 
@@ -216,13 +197,13 @@ class Transaction:
         """The different labels that wait for their rows."""
         return [json.loads(label) for (label,) in self.db.execute("SELECT DISTINCT label FROM early")]
 
-    def due(self, n: int) -> dict[str, EarlyLabel]:
-        """Up to n early labels whose rows have come, in the order of the rows."""
+    def due(self, n: int) -> dict[str, tuple[float, Any]]:
+        """Up to n early labels whose rows have come, in the order of the rows: when each came, and what it is."""
         query = (
             "SELECT key, early.time, early.label FROM early JOIN rows USING (key) WHERE due AND rows.label IS NULL "
             "ORDER BY rows.number LIMIT ?"
         )
-        found = {key: EarlyLabel(time, json.loads(label)) for key, time, label in self.db.execute(query, (n,))}
+        found = {key: (time, json.loads(label)) for key, time, label in self.db.execute(query, (n,))}
         if not found:  # their rows have gone again
             self.count(due=-self.db.execute("UPDATE early SET due = 0 WHERE due").rowcount)
         return found

@@ -29,29 +29,13 @@ class Bounds(NamedTuple):
 
     def why_not_columns(self, known: set[str], names: Iterable[str]) -> str | None:
         """Why a model that knows some columns must not learn rows of others; None if it may."""
-        if self.columns is None:
-            return None
-        new = [name for name in names if name not in known]
-        n = len(known) + len(new)
-        if not new or n <= self.columns:
-            return None
-        return (
-            f"the model would have {n:,} columns with {new[-1]!r}, expected at most {self.columns:,}. Leave columns "
-            "out whose names are data."
-        )
+        way_out = "Leave columns out whose names are data."
+        return _why_not("columns", self.columns, known, names, way_out)
 
     def why_not_classes(self, known: set[Any], labels: Iterable[Any]) -> str | None:
         """Why a model that knows some classes must not learn others; None if it may."""
-        if self.classes is None:
-            return None
-        new = [label for label in dict.fromkeys(labels) if label not in known]
-        n = len(known) + len(new)
-        if not new or n <= self.classes:
-            return None
-        return (
-            f"the model would have {n:,} classes with {new[-1]!r}, expected at most {self.classes:,}. Send targets "
-            "that are classes, or learn numbers with a regressor."
-        )
+        way_out = "Send targets that are classes, or learn numbers with a regressor."
+        return _why_not("classes", self.classes, known, labels, way_out)
 
     def groups(self, known: set[str], schemas: Sequence[Any]) -> Iterator[list[int]]:
         """Places of rows that may stand in one table: one that is not much wider than the model may be.
@@ -72,6 +56,16 @@ class Bounds(NamedTuple):
             group.append(place)
             new |= names
         yield group
+
+
+def _why_not(what: str, most: int | None, known: set[Any], coming: Iterable[Any], way_out: str) -> str | None:
+    if most is None:
+        return None
+    new = [one for one in dict.fromkeys(coming) if one not in known]
+    n = len(known) + len(new)
+    if not new or n <= most:
+        return None
+    return f"the model would have {n:,} {what} with {new[-1]!r}, expected at most {most:,}. {way_out}"
 
 
 def known_columns(model: Any) -> set[str]:

@@ -85,8 +85,8 @@ class WaitingRows(Learner):
             with self._journal.transaction() as changes:
                 due = changes.due(CHUNK)
                 rows = changes.find(due)
-                timely = [key for key, label in due.items() if rows[key].time - label.time <= self.correct_within]
-                settled = settle_each(self, [rows[key] for key in timely], [due[key].label for key in timely])
+                timely = [key for key, (time, _) in due.items() if rows[key].time - time <= self.correct_within]
+                settled = settle_each(self, [rows[key] for key in timely], [due[key][1] for key in timely])
                 self._write(changes, "label", settled, self.clock())
                 changes.remove_early(due)
             self._catch_up()
