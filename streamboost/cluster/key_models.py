@@ -211,12 +211,12 @@ class Answer(NamedTuple):
 def answer(model: StreamEstimator, scores: FloatArray, method: Method) -> Answer:
     """What a model's scores mean; -1 stands for no label."""
     if not isinstance(model, SGBClassifier):
-        return Answer(model._predictions(scores))
+        return Answer(model._answers(scores))
     classes = list(model.labels_.numbers)
     if method == "predict_proba":
         return Answer(model._probabilities(scores), classes)
     places = model.labels_.numbers
-    labels = model._labels(scores).tolist()
+    labels = model._answers(scores).tolist()
     return Answer(np.array([-1 if label is None else places[label] for label in labels], np.int64), classes)
 
 
