@@ -1,18 +1,17 @@
 """Crews in this process whose workers and drivers are killed at points that a test chooses."""
 
 import contextlib
+import copy
 import errno
 import os
 from collections import deque
-from pathlib import Path
 
 import numpy as np
 import pytest
+from snapshot_workers import SnapshotWorker, cut_path
 
 from streamboost.cluster import LocalCrew
-from streamboost.cluster.crew import SnapshotWorker
 from streamboost.cluster.recovery import WorkerDied
-from streamboost.cluster.workers import cut_path
 
 
 class Killed(BaseException):
@@ -59,36 +58,34 @@ class Chain(SnapshotWorker):
     def numbers(self):
         FATE.point()
         assert not self.state["torn"]
-        return self.state["numbers"]
+        return list(self.state["numbers"])
 
     def whole(self):
-        return self.state
-
-    def save(self, directory, number):
-        FATE.point()
-        Path(directory, f"cut-{number:010d}.part").write_bytes(b"half of it")
-        FATE.point()
-        super().save(directory, number)
-        FATE.point()
-
-    def load(self, directory, number):
-        FATE.point()
-        super().load(directory, number)
-        self.n_rows = len(self.state["numbers"])
-        FATE.point()
-
-
-class DroppingChain(Chain):
-    """One that tidies up by itself, and has a folder from the beginning."""
+        return copy.deepcopy(self.state)
 
     def settle(self, directory):
         FATE.point()
-        assert Path(directory).is_dir()
+        super().settle(directory)
 
-    def drop(self, directory, kept):
+    def save(self, number):
         FATE.point()
-        there = {path.name for path in Path(directory).iterdir() if path.suffix == ".safetensors"}
-        assert there == {cut_path(directory, number).name for number in kept}
+        (self.directory / f"cut-{number:010d}.part").write_bytes(b"half of it")
+        FATE.point()
+        super().save(number)
+        FATE.point()
+
+    def load(self, number):
+        FATE.point()
+        super().load(number)
+        self.n_rows = len(self.state["numbers"])
+        FATE.point()
+
+    def drop(self, kept):
+        FATE.point()
+        super().drop(kept)
+        there = {path.name for path in self.directory.glob("*.safetensors")}
+        assert there == {cut_path(self.directory, number).name for number in kept}
+        FATE.point()
 
 
 class MortalCrew(LocalCrew):
@@ -189,9 +186,9 @@ class Starving(SnapshotWorker):
         self.fail("size")
         return self.state
 
-    def save(self, directory, number):
+    def save(self, number):
         self.fail("save")
-        super().save(directory, number)
+        super().save(number)
 
     def fail(self, where):
         if self.fails_at == where:

@@ -13,14 +13,13 @@ from mortal_crews import (
     Chain,
     MortalCrew,
     Starving,
-    call_all,
     nobody_is_killed_at_first,  # noqa: F401 - a fixture
 )
+from snapshot_workers import SnapshotWorker
 
 from streamboost import cluster
 from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.cluster import LocalCrew, make_crew, ray_crew
-from streamboost.cluster.crew import SnapshotWorker
 from streamboost.errors import MissingDependency, SnapshotError
 
 
@@ -48,32 +47,6 @@ def test_operations_wait_when_too_many_are_unanswered_and_a_cut_bounds_what_is_k
         for _ in range(10):
             crew.call(0, "add", np.zeros(1_00))
         assert len(crew.cuts) == len(before) + 1
-
-
-def test_what_the_caller_does_to_an_array_later_does_not_reach_the_worker_nor_the_other_way():
-    array = np.arange(6.0).reshape(2, 3)
-    for cls in (LocalCrew, MortalCrew):
-        with cls(Keeper, {}, 2) as crew:
-            tickets = [*call_all(crew, "keep", array.T), crew.call(0, "keep", [array[:, ::2]])]
-            array += 100
-            first, second, [third] = crew.results(tickets)
-            array -= 100
-            assert first.flags.c_contiguous
-            assert first.base is None
-            np.testing.assert_array_equal(first, array.T)
-            np.testing.assert_array_equal(third, array[:, ::2])
-            first[:] = -1
-            second[:] = -1
-            np.testing.assert_array_equal(crew.result(crew.ask(1, "kept")), array.T)
-
-
-class Keeper(SnapshotWorker):
-    def keep(self, value):
-        self.state = value
-        return self.state
-
-    def kept(self):
-        return self.state
 
 
 def test_a_failed_operation_counts_as_done_and_an_error_that_cannot_travel_is_told_in_words():

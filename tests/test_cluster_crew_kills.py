@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mortal_crews import (
     Chain,
-    DroppingChain,
     Fate,
     Killed,
     MortalCrew,
@@ -42,12 +41,11 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150)
-@given(STEPS, MOMENTS, st.integers(1, 8), st.integers(1, 4), st.booleans())
-def test_whenever_workers_are_killed_every_operation_happens_once_and_in_order(steps, moments, every, ahead, drops):
+@given(STEPS, MOMENTS, st.integers(1, 8), st.integers(1, 4))
+def test_whenever_workers_are_killed_every_operation_happens_once_and_in_order(steps, moments, every, ahead):
     set_fate(Fate(moments))
-    cls = DroppingChain if drops else Chain
     lists, cuts, waiting = [[], [], []], {}, []
-    with MortalCrew(cls, {}, 3, cut_every=every, in_flight=ahead) as crew:
+    with MortalCrew(Chain, {}, 3, cut_every=every, in_flight=ahead) as crew:
         for kind, which, number in steps:
             if kind == "add":
                 lists[which].append(number)
@@ -175,7 +173,7 @@ def test_whatever_becomes_of_checkpoints_the_last_two_on_disk_find_their_cuts(st
 
 def begun(directory, kept, every):
     """A driver that goes on from the newest checkpoint there is."""
-    crew = MortalCrew(DroppingChain, {}, 2, directory, cut_every=every)
+    crew = MortalCrew(Chain, {}, 2, directory, cut_every=every)
     crew.attach(kept[-1][0] if kept else Cut("chain"), "chain")
     return crew
 

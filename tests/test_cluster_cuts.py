@@ -5,7 +5,6 @@ import os
 import pytest
 from mortal_crews import (
     Chain,
-    DroppingChain,
     Fate,
     MortalCrew,
     Starving,
@@ -14,12 +13,11 @@ from mortal_crews import (
     refuse_to_save,
     set_fate,
 )
+from snapshot_workers import SnapshotWorker, cut_path
 
 from streamboost import snapshots
 from streamboost.checkpoints import CheckpointStore
 from streamboost.cluster import Cut, LocalCrew, WorkerLost, WrongState
-from streamboost.cluster.crew import SnapshotWorker
-from streamboost.cluster.workers import cut_path
 from streamboost.errors import SnapshotError
 
 
@@ -178,7 +176,7 @@ def test_of_what_is_detached_the_last_two_stay_whatever_cuts_are_made_meanwhile(
 
 
 def test_of_what_is_confirmed_the_last_two_stay_whatever_is_detached_meanwhile(tmp_path):
-    with MortalCrew(DroppingChain, {}, 1, tmp_path) as crew:
+    with MortalCrew(Chain, {}, 1, tmp_path) as crew:
         cuts = []
         for number in range(12):
             crew.call(0, "add", number)
@@ -190,7 +188,7 @@ def test_of_what_is_confirmed_the_last_two_stay_whatever_is_detached_meanwhile(t
         with pytest.raises(ValueError, match=f"there is no cut {cuts[1].number} in"):
             crew.confirm(cuts[1])
         crew.confirm(Cut("chain"))  # as the workers were made, which needs no keeping
-    with MortalCrew(DroppingChain, {}, 1, tmp_path) as crew:
+    with MortalCrew(Chain, {}, 1, tmp_path) as crew:
         crew.attach(cuts[4], "chain")
         for number in range(5):
             crew.call(0, "add", number)

@@ -11,9 +11,9 @@ from mortal_crews import (
     call_all,
     nobody_is_killed_at_first,  # noqa: F401 - a fixture
 )
+from snapshot_workers import SnapshotWorker
 
 from streamboost.cluster import LocalCrew, WorkerLost, WrongState
-from streamboost.cluster.crew import SnapshotWorker
 from streamboost.cluster.station import Station, versions
 
 

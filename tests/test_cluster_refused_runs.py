@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from prediction_parts import read_parts
+from snapshot_workers import SnapshotWorker
 
 from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.cli import main
-from streamboost.cluster import Cut, LocalCrew, SnapshotWorker
+from streamboost.cluster import Cut, LocalCrew
 
 ROWS = 300
 SMALL = ["--option", "n_estimators=3", "--option", "max_depth=2"]

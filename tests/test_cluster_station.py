@@ -1,4 +1,4 @@
-"""A worker's place: what it lets through, and what comes in and goes out as a copy."""
+"""A worker's place: what it lets through."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from mortal_crews import (
 
 from streamboost.cluster import WrongState
 from streamboost.cluster.cuts import CutBook
-from streamboost.cluster.station import Station, owned, size_of
+from streamboost.cluster.station import Station, size_of
 
 
 def test_an_empty_worker_refuses_every_operation_until_it_has_loaded_a_cut(tmp_path):
@@ -29,24 +29,6 @@ def test_an_empty_worker_refuses_every_operation_until_it_has_loaded_a_cut(tmp_p
     assert "is at operation 1, expected it at 6" in str(station.handle("call", 7, "add", (5,)).error)
     assert station.handle("ask", 1, "numbers", ()).is_fatal  # it stays out of turn until a cut is loaded
     book.close()
-
-
-def test_owned_copies_everything_that_can_change():
-    fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
-    masked = np.ma.array([1.0, 2.0], mask=[True, False])
-    thing = {"a": [fortran, (np.arange(8)[::2], "text")], "o": np.array([[1], None], dtype=object), "m": masked}
-    copied = owned(thing)
-    assert copied["a"][0].flags.c_contiguous
-    assert isinstance(copied["a"], list)
-    assert isinstance(copied["a"][1], tuple)
-    np.testing.assert_array_equal(copied["a"][0], fortran)
-    np.testing.assert_array_equal(copied["m"].mask, masked.mask)
-    thing["o"][0].append(2)
-    assert copied["o"][0] == [1]
-    big = np.arange(3, dtype=">f8")
-    assert owned(big).dtype == big.dtype
-    table = pa.table({"x": [1, 2]})
-    assert owned(table) is table
 
 
 def test_sizes_count_arrays_tables_and_text():

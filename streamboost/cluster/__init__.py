@@ -9,7 +9,7 @@
 Only the file that runs workers on Ray imports it, when it is used; everything else works without.
 """
 
-from streamboost.cluster.crew import Crew, Cut, LocalCrew, SnapshotWorker, Ticket, WorkerLost, WrongState, make_crew
+from streamboost.cluster.crew import Crew, Cut, LocalCrew, Ticket, WorkerLost, WrongState, make_crew
 from streamboost.cluster.key_models import small_classifier, small_regressor
 from streamboost.cluster.keyed import KeyedBooster
 from streamboost.cluster.ray_crew import RayCrew
@@ -20,7 +20,6 @@ __all__ = [
     "KeyedBooster",
     "LocalCrew",
     "RayCrew",
-    "SnapshotWorker",
     "Ticket",
     "WorkerLost",
     "WrongState",

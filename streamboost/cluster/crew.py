@@ -5,7 +5,7 @@ Operations flow in by :meth:`Crew.call` (they change a worker) and :meth:`Crew.a
 save the same *cut*; one that dies is made anew from the last cut and gets what came after it once more, so that in the
 end every operation has happened exactly once.
 
-What a worker is, :mod:`streamboost.cluster.workers` says; how cuts are made, :mod:`streamboost.cluster.recovery`.
+What a worker is, :mod:`streamboost.cluster.station` says; how cuts are made, :mod:`streamboost.cluster.recovery`.
 
 :meth:`Crew.detach` and :meth:`Crew.attach` are the pair for checkpoints: a cut is made, and attached by whoever finds
 the checkpoint. :meth:`Crew.confirm` says between them that the checkpoint is on disk. Of the cuts detached and of those
@@ -20,15 +20,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
-from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost
-from streamboost.cluster.station import Answer, Station, WrongState, owned, size_of
-from streamboost.cluster.workers import SnapshotWorker
+from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost, check_counts
+from streamboost.cluster.station import Answer, Station, WrongState, size_of
 
-__all__ = ["Crew", "Cut", "LocalCrew", "SnapshotWorker", "Ticket", "WorkerLost", "WrongState", "make_crew"]
-
-CUT_EVERY = 500
-CUT_BYTES = 2**28
-IN_FLIGHT = 4
+__all__ = ["Crew", "Cut", "LocalCrew", "Ticket", "WorkerLost", "WrongState", "make_crew"]
 
 Engine: TypeAlias = Literal["auto", "local", "ray"]
 
@@ -81,30 +76,6 @@ class Crew(Recovery):
         How many operations of one worker may be unanswered; a further one waits.
     """
 
-    def __init__(
-        self,
-        cls: type,
-        options: Mapping[str, Any],
-        n_workers: int,
-        directory: str | os.PathLike[str] | None = None,
-        *,
-        cut_every: int = CUT_EVERY,
-        cut_bytes: int = CUT_BYTES,
-        in_flight: int = IN_FLIGHT,
-    ) -> None:
-        _check_counts(n_workers=n_workers, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight)
-        super().__init__(
-            cls, options, n_workers, directory, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight
-        )
-        try:
-            for worker in range(n_workers):
-                self._book.folder(worker).mkdir(exist_ok=True)
-            self._open()
-            self._bring_up(range(n_workers))
-        except BaseException:
-            self.close()
-            raise
-
     # Operations.
 
     def call(self, worker: int, method: str, *args: Any) -> Ticket:
@@ -137,8 +108,6 @@ class Crew(Recovery):
         self._check([worker], method)
         self._check_whole()
         self._begin(kind)
-        if self.can_die:
-            args = owned(args)  # kept for a worker that comes back, whatever becomes of the caller's arrays
         size = size_of(args) if self.can_die and kind == "call" else 0
         if kind == "call":
             self._make_room(worker)
@@ -235,17 +204,6 @@ class Crew(Recovery):
             for worker, line in enumerate(self._lines)
         ]
 
-    def close(self) -> None:
-        """End the workers and let another driver use the directory; what came after the last cut is gone."""
-        if self._end is None:
-            self._end = "the crew is closed. Make a new one."
-        try:
-            for worker in range(self.n_workers):
-                self._stop(worker)
-            self._shut()
-        finally:
-            self._book.close()
-
     def __enter__(self) -> Self:
         return self
 
@@ -259,27 +217,8 @@ class Crew(Recovery):
 class LocalCrew(Crew):
     """A crew in this process: no copy of a worker can be lost without the driver, so cuts are made only when asked for.
 
-    Arguments and answers are copied, as if they went to another process and came back. Where memory runs out in the
-    middle of an operation, or it is interrupted, the error itself comes back; from then on one can only go back to a
-    cut.
-
-    Examples
-    --------
-    >>> class Sum(SnapshotWorker):
-    ...     def __init__(self, start):
-    ...         self.state = start
-    ...
-    ...     def add(self, number):
-    ...         self.state += number
-    ...         return self.state
-    >>> with LocalCrew(Sum, {"start": 100}, n_workers=2) as crew:
-    ...     tickets = [crew.call(worker, "add", 5) for worker in (0, 1, 1)]
-    ...     answers = crew.results(tickets)
-    ...     number = crew.cut()
-    ...     later = crew.result(crew.call(1, "add", 1))
-    ...     crew.load(number)
-    ...     answers, later, crew.result(crew.call(1, "add", 2))
-    ([105, 105, 110], 111, 112)
+    Where memory runs out in the middle of an operation, or it is interrupted, the error itself comes back; from then on
+    one can only go back to a cut.
     """
 
     can_die = False
@@ -338,7 +277,7 @@ def make_crew(
     if engine not in ("auto", "local", "ray"):
         raise ValueError(f"engine is {engine!r}, expected 'auto', 'local' or 'ray'.")
     n_workers = 1 if workers is None else workers
-    _check_counts(workers=n_workers)
+    check_counts(workers=n_workers)
     if engine == "ray" or (engine == "auto" and (workers is not None or address is not None)):
         from streamboost.cluster.ray_crew import RayCrew
 
@@ -348,9 +287,3 @@ def make_crew(
             f"address is {address!r} and resources is {resources!r}, but engine='local' uses neither. Use engine='ray'."
         )
     return LocalCrew(cls, options, n_workers, directory, **named)
-
-
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")

@@ -12,7 +12,6 @@ used twice, not even by another driver on the same directory: whoever saves late
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -21,14 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from streamboost.checkpoints import LEFTOVER, Checkpoint, CheckpointStore
+from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
 
 KEPT = 2  # cuts, beside those that were ...
 DETACHED_KEPT = 2  # ... made for checkpoints, which may be on their way to disk, and ...
 CONFIRMED_KEPT = 2  # ... named by checkpoints that are there: as many as a directory of checkpoints keeps
 NUMBERS = 1_000_000  # of cuts for each driver that opens a directory
-CUT_NAME = re.compile(r"cut-(\d+)(\..*)?")
 
 
 @dataclass
@@ -76,9 +74,6 @@ class CutBook:
         manifest = replace(self.manifest, incarnation=self.manifest.incarnation + 1)
         self._write(manifest)
         self._next = manifest.incarnation * NUMBERS
-        for leftover in self.directory.glob("worker-*/.*.tmp"):
-            if LEFTOVER.fullmatch(leftover.name):
-                leftover.unlink(missing_ok=True)
 
     def folder(self, worker: int) -> Path:
         """Where a worker saves."""
@@ -102,7 +97,6 @@ class CutBook:
         kept = {*list(cuts)[-KEPT:], *manifest.spared()}
         cuts = {other: at for other, at in cuts.items() if other in kept}
         self._write(replace(manifest, cuts=cuts))
-        self._clean_up()
         return list(cuts)
 
     def confirm(self, number: int) -> None:
@@ -135,15 +129,6 @@ class CutBook:
         """Only what is on disk is believed."""
         self._store.save(Checkpoint(manifest))
         self.manifest = manifest
-
-    def _clean_up(self) -> None:
-        for path in self.directory.glob("worker-*/cut-*"):
-            name = CUT_NAME.fullmatch(path.name)
-            if name is not None and int(name[1]) not in self.manifest.cuts:
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
 
 
 def _with_last(numbers: Sequence[int], number: int, kept: int) -> list[int]:

@@ -104,7 +104,7 @@ class KeyShard:
         self._prior = None if prior is None else Prior(prior, template)
         self._limit = hot
         self._n_workers = n_workers
-        self._folder: Path | None = None
+        self._folder = Path()  # settle says which
         self._store: KeyStore | None = None
         self._hot: OrderedDict[bytes, _Held] = OrderedDict()  # the least recently used first
         self._ready: tuple[int, list[_Ready]] = (-1, [])  # what was checked last, by its chunk
@@ -233,26 +233,23 @@ class KeyShard:
         """Hear where the file of cold keys may be."""
         self._folder = Path(directory)
 
-    def save(self, directory: str, number: int) -> None:
+    def save(self, number: int) -> None:
         """Write what changed since the last cut."""
-        self._folder = Path(directory)
         changed = {token: held for token, held in self._hot.items() if held.is_changed}
         facts = {"n_keys": self.n_keys, "n_rows": self.n_rows}
         self._open().cut(number, facts, (self._packed(token, held) for token, held in changed.items()))
         for held in changed.values():
             held.is_changed = False
 
-    def load(self, directory: str, number: int) -> None:
+    def load(self, number: int) -> None:
         """Go back to a cut."""
-        self._folder = Path(directory)
         facts = self._open().go_back(number)
         self._hot.clear()
         self._ready = (-1, [])
         self.n_keys, self.n_rows = facts["n_keys"], facts["n_rows"]
 
-    def drop(self, directory: str, kept: list[int]) -> None:
+    def drop(self, kept: list[int]) -> None:
         """Forget other cuts than these."""
-        self._folder = Path(directory)
         self._open().keep(kept)
 
     # One key at a time.
@@ -359,12 +356,8 @@ class KeyShard:
 
     def _open(self) -> KeyStore:
         if self._store is None:
-            self._store = KeyStore(self._path())
+            self._store = KeyStore(store_path(self._folder, self._n_workers))
         return self._store
-
-    def _path(self) -> Path:
-        assert self._folder is not None, "settle, save or load comes before anything is spilled"
-        return store_path(self._folder, self._n_workers)
 
 
 def _zipped(data: bytes) -> bytes:

@@ -263,7 +263,7 @@ class KeyedBooster:
                 f"y has {_width(targets)} numbers a row, expected {self._n_targets}, as the rows before it had, or the "
                 "prior: all keys have as many. Nothing was changed."
             )
-        return targets.astype(float)
+        return targets.astype(float, order="C")  # as it is on every worker
 
     def _check_whole(self) -> None:
         """Refuse to go on where some keys have learned a chunk and others have not."""

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from streamboost.cluster.crew import Crew
 from streamboost.cluster.recovery import Message, WorkerDied
 from streamboost.cluster.station import Answer, Station
@@ -53,20 +55,6 @@ class RayCrew(Crew):
     start_seconds : float, optional
         How long to wait for a worker's start. Given, it also allows workers that the cluster has no room for at the
         moment: for clusters that grow by themselves.
-
-    Examples
-    --------
-    >>> from streamboost.cluster import SnapshotWorker
-    >>> class Sum(SnapshotWorker):
-    ...     def __init__(self):
-    ...         self.state = 0
-    ...
-    ...     def add(self, number):
-    ...         self.state += number
-    ...         return self.state
-    >>> with RayCrew(Sum, {}, n_workers=2) as crew:  # doctest: +SKIP
-    ...     crew.results(crew.call(worker, "add", 5) for worker in (0, 1, 1))
-    [5, 5, 10]
     """
 
     def __init__(
@@ -195,6 +183,14 @@ class RayStation(Station):
     def __init__(self, threads: int) -> None:
         super().__init__()
         _use_threads(threads)
+
+    def handle(self, kind: str, *args: Any) -> Answer:
+        """Take a message in, with arrays of its own: those that Ray hands over cannot be written to."""
+        if kind in ("call", "ask"):
+            number, method, given = args
+            own = [np.array(one, order="C") if isinstance(one, np.ndarray) else one for one in given]
+            args = (number, method, own)
+        return super().handle(kind, *args)
 
     def _hello(self) -> dict[str, Any]:
         import ray

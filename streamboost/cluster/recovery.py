@@ -18,6 +18,9 @@ from typing import Any, ClassVar, TypeAlias
 from streamboost.cluster.cuts import CutBook
 from streamboost.cluster.station import Answer, WrongState, versions
 
+CUT_EVERY = 500
+CUT_BYTES = 2**28
+IN_FLIGHT = 4
 MOST_DEATHS = 5  # of one worker with nothing answered and no cut made in between
 
 Message: TypeAlias = tuple[Any, ...]  # the kind, and what the station wants for it
@@ -98,12 +101,13 @@ class Recovery(ABC):
         cls: type,
         options: Mapping[str, Any],
         n_workers: int,
-        directory: str | os.PathLike[str] | None,
+        directory: str | os.PathLike[str] | None = None,
         *,
-        cut_every: int,
-        cut_bytes: int,
-        in_flight: int,
+        cut_every: int = CUT_EVERY,
+        cut_bytes: int = CUT_BYTES,
+        in_flight: int = IN_FLIGHT,
     ) -> None:
+        check_counts(n_workers=n_workers, cut_every=cut_every, cut_bytes=cut_bytes, in_flight=in_flight)
         self.cls, self.n_workers, self._options = cls, n_workers, dict(options)
         self.cut_every, self.cut_bytes, self.in_flight = cut_every, cut_bytes, in_flight
         self._book = CutBook(directory)
@@ -114,6 +118,24 @@ class Recovery(ABC):
         self._has_begun = False
         self._end: str | None = None  # why it cannot go on
         self._torn: str | None = None  # why it has to go back to a cut first
+        try:
+            for worker in range(n_workers):
+                self._book.folder(worker).mkdir(exist_ok=True)
+            self._open()
+            self._bring_up(range(n_workers))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers and let another driver use the directory; what came after the last cut is gone."""
+        self._end = self._end or "the crew is closed. Make a new one."
+        try:
+            for worker in range(self.n_workers):
+                self._stop(worker)
+            self._shut()
+        finally:
+            self._book.close()
 
     @property
     def directory(self) -> Path:
@@ -206,9 +228,8 @@ class Recovery(ABC):
             self._base, self._base_done, self._bytes = number, sent, 0
             for line in self._lines:
                 line.forget_log()
-            if hasattr(self.cls, "drop"):
-                alive = self._gather(dict.fromkeys(everyone, ("drop", kept)))
-                self._bring_up([worker for worker in everyone if worker not in alive])
+            alive = self._gather(dict.fromkeys(everyone, ("drop", kept)))
+            self._bring_up([worker for worker in everyone if worker not in alive])
         return number
 
     def _save_all(self) -> int:
@@ -307,7 +328,8 @@ class Recovery(ABC):
                 for worker in left:
                     self._start(worker)
                 alive = self._greet(left)
-                alive = self._gather({worker: self._recipe(worker) for worker in alive})
+                recipe = ("build", self.cls, self._options)
+                alive = self._gather({worker: (*recipe, str(self.folder(worker)), self.mark) for worker in alive})
                 alive = self._gather({worker: ("load", self._base, self._base_done[worker]) for worker in alive})
                 up = {worker for worker in alive if self._replay(worker)}
                 left = [worker for worker in left if worker not in up]
@@ -331,10 +353,6 @@ class Recovery(ABC):
                 )
             self._lines[worker].facts = answer.value
         return answers
-
-    def _recipe(self, worker: int) -> Message:
-        folder = str(self._book.folder(worker))
-        return "build", self.cls, self._options, folder, self._book.manifest.mark
 
     def _replay(self, worker: int) -> bool:
         """Send a worker again what came after the last cut; False if it died meanwhile."""
@@ -383,3 +401,10 @@ class Recovery(ABC):
                 f"{self._torn.rstrip('.')}. What the workers hold is not to be trusted. "
                 "Attach the last checkpoint, or load a cut, to go on from there; load(0) begins anew."
             )
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse what is no whole number of at least 1."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1.")

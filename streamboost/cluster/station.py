@@ -1,7 +1,17 @@
 """A worker's place in its process: it makes the worker, and lets an operation through only if it is the very next one.
 
-Into :meth:`Station.handle` flow messages, out of it flow answers. What comes in and goes out is copied, so that worker
-and driver share nothing, whether or not they share a process.
+Into :meth:`Station.handle` flow messages, out of it flow answers. A worker is a plain class, made as ``cls(**options)``
+in its own process::
+
+    settle(directory)   called once after it is made, with its own folder (on a shared file system)
+    save(number)        make the state durable there as cut `number`, a number that is never used twice
+    load(number)        go back to exactly that cut
+    drop(kept)          delete what only other cuts than those in the list `kept` need
+    n_rows              optional: how many rows it has learned, shown by Crew.metrics
+    any other method    an operation: deterministic, given the state and the arguments; one that raises counts as done
+
+:class:`~streamboost.cluster.key_shard.KeyShard` is one. Arguments and answers are not copied where worker and driver
+share a process: neither may change them.
 """
 
 from __future__ import annotations
@@ -17,12 +27,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from streamboost.checkpoints import read_latest
 
 COMPARED = ("streamboost", "numpy", "numba", "pyarrow")
-PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
 CHANGING = ("build", "load", "call")  # messages after which a worker is not what it was
 
 
@@ -50,7 +57,6 @@ class Station:
     def __init__(self) -> None:
         self._worker: Any = None
         self._make: Callable[[], Any] | None = None
-        self._directory = ""
         self._done: int | None = None
         self._memory = (-1.0, 0)
 
@@ -72,38 +78,37 @@ class Station:
         _check_same_directory(directory, mark)
 
         def make() -> Any:
-            worker = cls(**owned(options))
-            if hasattr(worker, "settle"):
-                worker.settle(directory)
+            worker = cls(**copy.deepcopy(options))
+            worker.settle(directory)
             return worker
 
-        self._make, self._directory, self._done = make, directory, None
+        self._make, self._done = make, None
         self._worker = make()
 
     def _load(self, number: int, done: int) -> None:
         assert self._make is not None
         is_new, self._done = self._done is None, None
         if number:
-            self._worker.load(self._directory, number)
+            self._worker.load(number)
         elif not is_new:
             self._worker = self._make()
         self._done = done
 
     def _save(self, number: int, done: int) -> None:
         self._check(done)
-        self._worker.save(self._directory, number)
+        self._worker.save(number)
 
     def _drop(self, kept: list[int]) -> None:
-        self._worker.drop(self._directory, kept)
+        self._worker.drop(kept)
 
     def _call(self, number: int, method: str, args: tuple[Any, ...]) -> Any:
         self._check(number - 1)
         self._done = number  # also where it fails: it would fail in the same way again
-        return owned(getattr(self._worker, method)(*owned(args)))
+        return getattr(self._worker, method)(*args)
 
     def _ask(self, after: int, method: str, args: tuple[Any, ...]) -> Any:
         self._check(after)
-        return owned(getattr(self._worker, method)(*owned(args)))
+        return getattr(self._worker, method)(*args)
 
     def _check(self, expected: int) -> None:
         if self._done != expected:
@@ -129,21 +134,6 @@ def _check_same_directory(directory: str, mark: str) -> None:
             f"{directory!r} on {platform.node()} is not the folder that the driver made there. "
             "Name a directory on a file system that all machines share."
         )
-
-
-def owned(value: Any) -> Any:
-    """A copy that shares nothing with the original, its arrays in C order: what comes out of another process."""
-    cls = type(value)
-    if isinstance(value, PLAIN) or cls.__module__.partition(".")[0] == "pyarrow":  # these never change
-        return value
-    if cls is np.ndarray:
-        array = np.array(value, order="C")
-        return array if array.dtype != object else copy.deepcopy(array)
-    if cls in (list, tuple):
-        return cls(owned(item) for item in value)
-    if cls is dict:
-        return {owned(key): owned(item) for key, item in value.items()}
-    return copy.deepcopy(value)
 
 
 def size_of(value: Any) -> int:

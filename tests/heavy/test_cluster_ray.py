@@ -29,10 +29,11 @@ from ray_nodes import (  # noqa: E402
     pause,
     two_nodes,  # noqa: F401
 )
+from snapshot_workers import SnapshotWorker  # noqa: E402
 
 from streamboost import snapshots  # noqa: E402
 from streamboost.checkpoints import Checkpoint  # noqa: E402
-from streamboost.cluster import LocalCrew, RayCrew, SnapshotWorker, WorkerLost, make_crew, recovery  # noqa: E402
+from streamboost.cluster import LocalCrew, RayCrew, WorkerLost, make_crew, recovery  # noqa: E402
 from streamboost.cluster import ray_crew as room  # noqa: E402
 from streamboost.states import same_state  # noqa: E402
 
@@ -120,14 +121,14 @@ class SelfKiller(SnapshotWorker):
         self._maybe_die("in a question")
         return self.state
 
-    def save(self, directory, number):
+    def save(self, number):
         self._maybe_die("before saving")
-        super().save(directory, number)
+        super().save(number)
         self._maybe_die("after saving")
 
-    def load(self, directory, number):
+    def load(self, number):
         self._maybe_die("before loading")
-        super().load(directory, number)
+        super().load(number)
         self._maybe_die("after loading")
 
 
