@@ -21,9 +21,9 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from streamboost.errors import SnapshotError
 
@@ -39,7 +39,6 @@ CREATE UNIQUE INDEX by_key ON models (key, layer);
 CREATE INDEX by_layer ON models (layer);
 CREATE TRIGGER gone AFTER DELETE ON models BEGIN DELETE FROM states WHERE id = OLD.state; END;
 """  # states apart from the rest: a model that changes its layer is not written again
-T = TypeVar("T")
 _open_stores: weakref.WeakValueDictionary[Path, KeyStore] = weakref.WeakValueDictionary()  # of this process
 
 
@@ -85,13 +84,14 @@ class KeyStore:
         given_up = _open_stores.pop(self.path, None)
         if given_up is not None:  # by a worker that is gone: an error's traceback may hold it for long
             given_up.close()
-        self._db = self._explained(self._connect)
-        self._end = weakref.finalize(self, self._db.close)
-        _open_stores[self.path] = self
         self._is_writing = False
         self._chain: list[int] = []  # the layers that are stood upon, the lowest first
-        self._explained(self._sweep)
-        self._explained(lambda: self._stand_on(None))
+        with self._explaining():
+            self._db = self._connect()
+            self._end = weakref.finalize(self, self._db.close)
+            _open_stores[self.path] = self
+            self._sweep()
+            self._stand_on(None)
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
@@ -126,16 +126,15 @@ class KeyStore:
     def get(self, key: bytes) -> Packed | None:
         """What is known of a key; None if there is nothing, or it was forgotten."""
         marks = ", ".join("?" * len(self._chain))
-        row = self._explained(
-            lambda: self._db.execute(
-                "SELECT n_rows, digest, models.state, states.state FROM models LEFT JOIN states ON id = models.state "
-                f"WHERE key = ? AND layer IN ({marks}) ORDER BY layer DESC LIMIT 1",
-                (key, *self._chain),
-            ).fetchone()
+        rows = self._rows(
+            "SELECT n_rows, digest, models.state, states.state FROM models LEFT JOIN states ON id = models.state "
+            f"WHERE key = ? AND layer IN ({marks}) ORDER BY layer DESC LIMIT 1",
+            key,
+            *self._chain,
         )
-        if row is None:
+        if not rows:
             return None
-        n_rows, digest, number, state = row
+        n_rows, digest, number, state = rows[0]
         found = Packed(key, n_rows, state)
         if (number is None) != (state is None) or not isinstance(n_rows, int) or found.digest() != digest:
             raise self._damaged(f"the checksum of key {key!r} does not match")
@@ -155,19 +154,15 @@ class KeyStore:
     def keys(self) -> list[bytes]:
         """The keys that have a model here."""
         marks = ", ".join("?" * len(self._chain))
-        rows = self._explained(
-            lambda: self._db.execute(
-                f"SELECT key, state IS NULL, max(layer) FROM models WHERE layer IN ({marks}) GROUP BY key",
-                self._chain,
-            ).fetchall()
-        )
+        sql = f"SELECT key, state IS NULL, max(layer) FROM models WHERE layer IN ({marks}) GROUP BY key"
+        rows = self._rows(sql, *self._chain)
         return [bytes(key) for key, is_forgotten, _ in rows if not is_forgotten]
 
     # Cuts.
 
     def cut(self, number: int, facts: dict[str, Any], models: Iterable[Packed] = ()) -> None:
         """Write models and make everything there is the state of a cut; it is durable when this returns."""
-        self._explained(lambda: self._db.execute("PRAGMA synchronous = FULL"))
+        self._rows("PRAGMA synchronous = FULL")
         try:
             with self._transaction():
                 self.put(models)
@@ -178,26 +173,24 @@ class KeyStore:
             self._chain = chain
             _sync_folder(self.path.parent)
         finally:
-            self._explained(lambda: self._db.execute("PRAGMA synchronous = NORMAL"))
+            self._rows("PRAGMA synchronous = NORMAL")
 
     def cuts(self) -> list[int]:
         """The cuts there are."""
-        return [row[0] for row in self._explained(lambda: self._db.execute("SELECT cut FROM cuts").fetchall())]
+        return [row[0] for row in self._rows("SELECT cut FROM cuts")]
 
     def go_back(self, number: int) -> dict[str, Any]:
         """Stand where a cut was made, and return its facts."""
-        row = self._explained(
-            lambda: self._db.execute("SELECT layer, facts FROM cuts WHERE cut = ?", (number,)).fetchone()
-        )
-        if row is None:
+        rows = self._rows("SELECT layer, facts FROM cuts WHERE cut = ?", number)
+        if not rows:
             there = ", ".join(map(str, self.cuts())) or "none at all"
             raise SnapshotError(
                 f"there is no cut {number} in {str(self.path)!r}, only {there}. Is it the directory it was made in?"
             )
         with self._transaction():
-            self._stand_on(row[0])
+            self._stand_on(rows[0][0])
             self._sweep(keep=self._chain[-1])
-        facts: dict[str, Any] = json.loads(row[1])
+        facts: dict[str, Any] = json.loads(rows[0][1])
         return facts
 
     def keep(self, cuts: Sequence[int]) -> None:
@@ -292,9 +285,9 @@ class KeyStore:
             finally:
                 self._is_writing = False
 
-    def _explained(self, act: Callable[[], T]) -> T:
+    def _rows(self, sql: str, *values: Any) -> list[Any]:
         with self._explaining():
-            return act()
+            return self._db.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
     def _explaining(self) -> Iterator[None]:
