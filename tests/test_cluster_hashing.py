@@ -42,19 +42,6 @@ def test_a_key_goes_where_hashlib_and_the_paper_say(key, n_workers):
 def test_golden_workers():
     """Computed once: if these change, every cluster's keys are on the wrong worker."""
     keys = ["berlin", "", "7", 7, True, -1, 2**70, "Zürich"]
-    assert [worker_of(key, 16) for key in keys] == [
-        jump_by_the_paper(int.from_bytes(hashlib.blake2b(token, digest_size=8).digest(), "big"), 16)
-        for token in [
-            b"sberlin",
-            b"s",
-            b"s7",
-            b"i7",
-            b"b1",
-            b"i-1",
-            b"i1180591620717411303424",
-            b"sZ\xc3\xbcrich",
-        ]
-    ]
     assert hash_of(b"sberlin") == 0xB2BF0E3966601DB1
     assert [worker_of(key, 16) for key in keys] == [15, 7, 5, 9, 11, 2, 8, 10]
 
@@ -78,10 +65,6 @@ def test_a_token_leads_back_to_its_key(key):
 def test_different_keys_have_different_tokens(keys):
     distinct = {(type(key), key) for key in keys}
     assert len({token_of(key) for _, key in distinct}) == len(distinct)
-
-
-def test_numbers_text_and_booleans_are_different_keys():
-    assert len({token_of(key) for key in (1, "1", True)}) == 3
 
 
 @pytest.mark.parametrize("n_workers", [2, 3, 16, 100])

@@ -1,13 +1,8 @@
-"""Crews on Ray: killed actors, killed drivers, a killed machine, and what bad surroundings get.
-
-Run as a program, ``test_cluster_ray.py ADDRESS DIRECTORY``, this file is the driver that the tests kill.
-"""
+"""Crews on Ray: killed actors, a killed machine, and what bad surroundings get; test_cluster_drivers kills drivers."""
 
 import os
-import random
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,20 +14,16 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from ray_nodes import (  # noqa: E402
     ATTEMPTS,
-    Driver,
     Murderer,
     are_gone,
     descendants,
     kill_worker,
     local_ray,  # noqa: F401 - a fixture, as are those below
     no_worker_is_hopeless,  # noqa: F401
-    pause,
     two_nodes,  # noqa: F401
 )
 from snapshot_workers import SnapshotWorker  # noqa: E402
 
-from streamboost import snapshots  # noqa: E402
-from streamboost.checkpoints import Checkpoint  # noqa: E402
 from streamboost.cluster import LocalCrew, RayCrew, WorkerLost, make_crew, recovery  # noqa: E402
 from streamboost.cluster import ray_crew as room  # noqa: E402
 from streamboost.states import same_state  # noqa: E402
@@ -147,55 +138,6 @@ def test_a_worker_that_dies_in_an_operation_a_save_or_a_load_goes_on_where_it_wa
             assert not list(tmp_path.iterdir())
         assert crew.metrics()[0]["restarts"] == 6
         assert crew.result(crew.ask(0, "now")) == total
-
-
-def test_three_kills_of_the_driver_change_nothing(local_ray, tmp_path):  # noqa: F811
-    command = [sys.executable, __file__, local_ray, str(tmp_path)]
-    rng, orphans = random.Random(3), []
-    for _ in range(3):
-        with Driver(command, stderr=subprocess.DEVNULL) as driver:
-            orphans += map(int, driver.step())
-            driver.let_on()
-            for _ in range(rng.randrange(10, 60)):
-                driver.step()
-                driver.let_on()
-            driver.let_on(rng.randrange(12))
-            time.sleep(rng.uniform(0, 0.05))
-            driver.kill()
-    with Driver(command) as driver:
-        assert int(driver.to_its_end().split()[-1]) == DRIVER_OPERATIONS
-    assert snapshots.load(tmp_path / "kept.safetensors").state["resumed"] == 3
-    states = snapshots.load(tmp_path / "states.safetensors")
-    assert same_state(states, undisturbed(DRIVER_OPERATIONS, 2))
-    assert [state["n"] for state in states] == [DRIVER_OPERATIONS // 2 * ROWS] * 2
-    assert len(orphans) == 6
-    assert are_gone(orphans)
-
-
-DRIVER_OPERATIONS = 240
-
-
-def be_the_driver(address, directory):
-    """Learn chunks with a checkpoint every ten; go on from the last one if there is one."""
-    kept = Path(directory, "kept.safetensors")
-    found = snapshots.load(kept) if kept.exists() else None
-    with ray_crew(address, 2, Path(directory, "crew"), cut_every=7) as crew:
-        pause(*(line["pid"] for line in crew.metrics()))
-        if found is None:
-            at, resumed = 0, 0
-            crew.load(0)
-        else:
-            at, resumed = found.position, found.state["resumed"] + 1
-            crew.attach(found.model, "chain")
-        while at < DRIVER_OPERATIONS:
-            crew.call(at % 2, "learn", chunk(at))
-            at += 1
-            if at % 10 == 0:
-                cut = crew.detach("chain")
-                snapshots.save(Checkpoint(cut, at, at * ROWS, {"resumed": resumed}), kept)
-                crew.confirm(cut)
-            pause(at)
-        snapshots.save(crew.results(crew.ask_all("whole")), Path(directory, "states.safetensors"))
 
 
 @pytest.mark.usefixtures("no_worker_is_hopeless")
@@ -355,7 +297,3 @@ def test_a_ray_of_its_own_is_started_shared_and_ended():
         assert ray.get_runtime_context().gcs_address.startswith("127.0.0.2:" if sys.platform == "linux" else "")
     assert not ray.is_initialized()
     assert are_gone(mine)
-
-
-if __name__ == "__main__":
-    be_the_driver(*sys.argv[1:])
