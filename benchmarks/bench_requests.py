@@ -1,24 +1,26 @@
 """How long a request of 100 rows in JSON takes, through the application without a socket: medians in microseconds.
 
-    python -m benchmarks.bench_requests [--requests 200]
+    python -m benchmarks.bench_requests [--quick] [--requests 200]
 
-Prints one JSON object, for 8 and for 30 columns, ``/predict`` and ``/learn``: until the answer is there, and processor
-time, which tells more where others compute as well. The model is small, so that reading bodies is a large part. To
+For 8 and for 30 columns, ``/predict`` and ``/learn``: until the answer is there, and processor time, which tells more
+where others compute as well. The model is small, so that reading bodies is a large part. To
 compare two checkouts, run it in each of them in turn.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
+import sys
 import tempfile
 import time
 
 import httpx
 import numpy as np
 
+from benchmarks.bench_accuracy import keep, parser_of
+from benchmarks.report import table
 from streamboost import SGBRegressor
 from streamboost.live import LiveModel
 from streamboost.serving import create_app
@@ -54,13 +56,23 @@ def _medians(taken: list[tuple[float, float]]) -> dict[str, float]:
     return {kind: round(statistics.median(seconds) * 1e6) for kind, seconds in zip(KINDS, each, strict=True)}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print and keep."""
+    parser = parser_of("bench_requests", __doc__)
     parser.add_argument("--requests", type=int, default=200, help="of each kind (default: 200)")
-    options = parser.parse_args()
-    print(json.dumps({f"{n} columns": asyncio.run(measure(n, options.requests)) for n in (8, 30)}))
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.requests //= 20
+    figures = {f"{n} columns": asyncio.run(measure(n, options.requests)) for n in (8, 30)}
+    rows = [
+        [f"/{name}, {columns}", *(f"{found[kind]:,.0f}" for kind in KINDS)]
+        for columns, kinds in figures.items()
+        for name, found in kinds.items()
+    ]
+    print(table([f"{ROWS} rows", *(f"{kind}, µs" for kind in KINDS)], rows))
+    keep(options, "requests", figures)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
