@@ -14,10 +14,10 @@ from streamboost.states import same_state
 
 
 class Twin:
-    def __init__(self, model, clock, *, expire_after, default, limit, within, ids, every):
+    def __init__(self, model, *, clock, expire_after, default, pending_limit, correct_within, remember_ids, every):
         self.model, self.clock = model, clock
-        self.expire_after, self.default, self.limit, self.within = expire_after, default, limit, within
-        self.n_ids, self.every = ids, every
+        self.expire_after, self.default, self.limit, self.within = expire_after, default, pending_limit, correct_within
+        self.n_ids, self.every = remember_ids, every
         self.number = itertools.count()
         self.waiting, self.learned, self.early = {}, {}, {}  # key: (time, number, row[, label])
         self.ids = []
@@ -153,19 +153,11 @@ class Pair:
 
     def __init__(self, place, expire_after, default):
         self.place, self.clock = place, Clock()
-        self.options = {"expire_after": expire_after, "default": default, "clock": self.clock, "durable": False}
-        self.options |= {"pending_limit": 4, "correct_within": 40.0, "remember_ids": 3, "checkpoint_every": 9}
+        limits = {"pending_limit": 4, "correct_within": 40.0, "remember_ids": 3}
+        told = {"expire_after": expire_after, "default": default, "clock": self.clock, **limits}
+        self.options = {**told, "durable": False, "checkpoint_every": 9}
         self.live = LiveModel(place / "live", regressor(memory=16), **self.options)
-        self.twin = Twin(
-            regressor(memory=16),
-            self.clock,
-            expire_after=expire_after,
-            default=default,
-            limit=self.options["pending_limit"],
-            within=self.options["correct_within"],
-            ids=self.options["remember_ids"],
-            every=self.options["checkpoint_every"],
-        )
+        self.twin = Twin(regressor(memory=16), every=9, **told)
 
     def learn(self, rows, y, id):
         id = id and f"learn {id}"

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import threading
 from collections import Counter
 
 import pyarrow as pa
@@ -187,16 +186,6 @@ def test_rows_with_an_id_are_put_once(journal):
     assert journal.counts == Counter(learned=1) == counted(journal)
 
 
-def test_threads_that_come_at_once_lose_nothing(journal):
-    journal.limit = 10_000
-    threads = [threading.Thread(target=journal.put, args=(packed(f"k{i}"),)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counted(journal) == journal.counts == Counter(waiting=8)
-
-
 def test_a_file_that_cannot_be_written_is_told_and_nothing_is_counted(journal):
     journal._db.execute("PRAGMA query_only = 1")
     with pytest.raises(OSError, match="could not be read or written"):
@@ -215,47 +204,27 @@ def test_rows_in_excess_of_twice_the_limit_are_dropped_the_oldest_first(journal)
         assert [row.key for row in changes.oldest(10, until=2.0)] == ["a", "b"]
 
 
-actions = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from("abcdef")),
-    st.tuples(st.just("label"), st.sampled_from("abcdef")),
-    st.tuples(st.just("early"), st.sampled_from("abcdef")),
-    st.tuples(st.just("remove"), st.sampled_from("abcdef")),
-    st.tuples(st.just("take back"), st.tuples(st.sampled_from("abcdef"), st.sampled_from([None, 5]))),
-    st.tuples(st.just("entry"), st.none()),
-    st.tuples(st.just("trim"), st.integers(0, 9)),
-    st.tuples(st.just("drop"), st.integers(0, 1)),
-    st.tuples(st.just("forget"), st.integers(0, 20)),
-    st.tuples(st.just("due"), st.none()),
-)
+ACTIONS = {
+    "put": lambda changes, key, n, time: changes.put(packed(key, time=time)),
+    "label": lambda changes, key, n, time: changes.set_labels({key: time}, time),
+    "early": lambda changes, key, n, time: changes.add_early({key: time}, time),
+    "remove": lambda changes, key, n, time: changes.remove([key]),
+    "take back": lambda changes, key, n, time: changes.take_back({key: n % 2 or None}),
+    "entry": lambda changes, key, n, time: changes.add_entry("learn", TABLE),
+    "trim": lambda changes, key, n, time: changes.trim(n % 10),
+    "drop": lambda changes, key, n, time: changes.drop_oldest(min(n % 2, changes.n("waiting"))),
+    "forget": lambda changes, key, n, time: changes.forget(n),
+    "due": lambda changes, key, n, time: changes.due(2),
+}
 
 
-@given(st.lists(actions, max_size=25))
+@given(st.lists(st.tuples(st.sampled_from([*ACTIONS]), st.sampled_from("abcdef"), st.integers(0, 20)), max_size=25))
 @settings(max_examples=60, deadline=None)
 def test_what_is_counted_is_what_is_there(tmp_path_factory, steps):
     journal = Journal(tmp_path_factory.mktemp("journal") / "journal.db", limit=3, durable=False)
-    for time, (action, value) in enumerate(steps):
+    for time, (action, key, n) in enumerate(steps):
         with journal.transaction() as changes:
-            match action:
-                case "put":
-                    changes.put(packed(value, time=time))
-                case "label":
-                    changes.set_labels({value: time}, time)
-                case "early":
-                    changes.add_early({value: time}, time)
-                case "remove":
-                    changes.remove([value])
-                case "take back":
-                    changes.take_back(dict([value]))
-                case "entry":
-                    changes.add_entry("learn", TABLE)
-                case "trim":
-                    changes.trim(value)
-                case "drop":
-                    changes.drop_oldest(min(value, changes.n("waiting")))
-                case "forget":
-                    changes.forget(value)
-                case "due":
-                    changes.due(2)
+            ACTIONS[action](changes, key, n, time)
         there = counted(journal)
         assert {name: n for name, n in journal.counts.items() if name != "dropped"} == there
         assert max(there["learned"], there["early"]) <= 3

@@ -28,15 +28,6 @@ def test_no_click_in_30_minutes_counts_as_0_until_the_click_comes(tmp_path):
     live.close()
 
 
-def test_expired_rows_are_dropped_where_there_is_no_default(tmp_path):
-    clock = Clock()
-    with LiveModel(tmp_path, regressor(), expire_after=10.0, clock=clock) as live:
-        live.remember(["k"], features((1.0, "x")))
-        clock.now += 10
-        assert (live.expire(), live.n_dropped, live.rows, live.n_pending) == (1, 1, 0, 0)
-        assert live.label(["k"], [1.0]).early == 1
-
-
 def test_a_thousand_rows_and_more_expire_in_the_order_in_which_they_came(tmp_path):
     clock, table = Clock(), rows_of(2300)
     X, _ = columns_of(table)

@@ -149,16 +149,6 @@ def test_labels_are_checked_against_what_the_model_will_know_after_those_before(
         assert (labelled.learned, list(labelled.reasons), live.n_pending) == (2, [1, 3], 1)
 
 
-def test_rows_that_are_sent_again_with_their_id_do_not_wait_again(tmp_path):
-    with LiveModel(tmp_path, regressor()) as live:
-        live.label(["k"], [1.0])
-        for _ in range(2):  # as when the first answer got lost
-            live.predict(features((1.0, "x")), ["k"], id="i")
-            assert (live.rows, live.n_pending) == (1, 0)
-        live.predict(features((1.0, "x")), ["k"])
-        assert (live.rows, live.n_pending) == (1, 1)
-
-
 def test_a_bad_label_leaves_its_row_waiting(tmp_path):
     with LiveModel(tmp_path, regressor()) as live:
         live.remember(["k"], features((1.0, "x")))

@@ -87,11 +87,6 @@ def test_a_new_directory_needs_a_model_and_an_old_one_does_not(tmp_path):
         LiveModel(tmp_path, target="cost")
 
 
-def test_a_directory_in_use_is_refused(tmp_path):
-    with LiveModel(tmp_path, regressor()), pytest.raises(BlockingIOError, match="in use by process"):
-        LiveModel(tmp_path)
-
-
 def test_a_model_that_a_run_has_left_goes_on_live(tmp_path):
     model, twin = regressor(), regressor()
     for seen in (model, twin):

@@ -13,7 +13,7 @@ from prediction_parts import read_parts
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.bad_rows import TooManyBadRows
-from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.checkpoints import read_latest
 from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
 from streamboost.predictions import PredictionParts
@@ -380,11 +380,6 @@ def test_parts_of_another_run_are_not_removed_by_one_that_has_written_none(tmp_p
     with again, pytest.raises(FileExistsError, match="is there already"):
         list(again.reports())
     assert len(read_parts(tmp_path / "other" / "said")) == 100
-
-
-def test_two_runs_do_not_share_a_directory(tmp_path):
-    with CheckpointStore(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
-        Run(MemorySource(rows(10)), SGBRegressor(**SMALL), options(), tmp_path)
 
 
 def test_a_missing_target_column_names_those_there_are(tmp_path):
