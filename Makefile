@@ -11,7 +11,7 @@ BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 .PHONY: demo test test-long test-all brokers test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
-	$(BIN)/python -m streamboost.demo
+	$(BIN)/python -m streamboost demo
 
 test: $(VENV)/.ready        ## all tests and doctests; kernels are compiled first, so that no two workers compile the same
 	$(BIN)/python tests/compile_kernels.py
@@ -58,7 +58,7 @@ wheel: $(VENV)/.ready       ## build the wheel and try it in an environment of i
 	$(PIP) wheel --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv $(VENV)/wheel
 	$(VENV)/wheel/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt dist/*.whl
-	cd / && "$(abspath $(VENV))/wheel/bin/python" -m streamboost.demo --rows 2000 --no-picture
+	cd / && "$(abspath $(VENV))/wheel/bin/python" -m streamboost demo --rows 2000 --no-picture
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

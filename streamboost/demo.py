@@ -1,4 +1,4 @@
-"""The main job in a minute: ``python -m streamboost.demo`` learns the electricity stream, row after row.
+"""The main job in a minute: ``streamboost demo`` learns the electricity stream, row after row.
 
 Every contender predicts each half hour before it is told the answer, and then learns it: the table counts those
 predictions, the picture shows how the errors come and go as the market changes, and the page what went on inside.
@@ -6,9 +6,7 @@ predictions, the picture shows how the errors come and go as the market changes,
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,16 +31,10 @@ NEXT = """Next: your own rows, with SGBClassifier().learn(X, y), or from a file:
 Watch a stream live: streamboost run shipped:electricity --target target --dashboard"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; return the exit code."""
+def show(n_rows: int | None = None, *, with_picture: bool = True) -> None:
+    """Learn the first rows of the stream, or all; print the table, and leave demo.png and demo.html here."""
     X, y, names, _ = load_electricity()
-    parser = argparse.ArgumentParser(prog="python -m streamboost.demo", description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", type=int, default=len(X), help=f"rows of the stream, 1 to {len(X)} (all)")
-    parser.add_argument("--no-picture", action="store_true", help="draw no demo.png, write no demo.html")
-    options = parser.parse_args(arguments)
-    if not 1 <= options.rows <= len(X):
-        parser.error(f"--rows is {options.rows}, expected 1 to {len(X)}. Leave it out for all.")
-    X, y = X[: options.rows], y[: options.rows]
+    X, y = X[:n_rows], y[:n_rows]
     stream = pa.table({**dict(zip(names, X.T, strict=True)), "target": y})
 
     feed = Feed("Electricity", {"source": "shipped:electricity", "target": "target", "task": "classification"})
@@ -70,12 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in sorted(accuracy, key=lambda name: -accuracy[name]):
         print(f"{name:20} {accuracy[name]:.4f}  {1 - errors[name][-1]:.4f}")
     print()
-    if not options.no_picture:
+    if with_picture:
         feed.end()
         print(draw(rows, errors, accuracy, Path("demo.png")))
         print(f"Page: {write_page(feed, Path('demo.html')).resolve()}")
     print(NEXT)
-    return 0
 
 
 def online_logistic(X: FloatArray, y: IntArray) -> IntArray:
@@ -108,15 +99,8 @@ def draw(rows: list[int], errors: dict[str, list[float]], accuracy: dict[str, fl
     for name, color in COLORS.items():
         label, width = f"{name} ({accuracy[name]:.1%} right)", 2.2 if name == OURS else 1.3
         axes.plot(rows, 100 * np.array(errors[name]), color=color, linewidth=width, zorder=2 + width, label=label)
-    axes.set_title("Price of electricity in New South Wales: up or down?", loc="left", fontsize=13, fontweight="bold")
+    axes.set_title("Price of electricity in New South Wales: up or down?")
     axes.set(xlabel="half hours seen", ylabel=f"errors in the latest {WINDOW:,} (%)", xlim=(0, None), ylim=(0, None))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-    axes.grid(axis="y", color="#e5e7eb")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))
-    figure.savefig(path, bbox_inches="tight")
+    axes.legend()
+    figure.savefig(path)
     return f"Picture: {path.resolve()}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -6,7 +6,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from keyed_streams import fitted_prior, frame, states, stream, tiny
+from keyed_streams import frame, states, stream, tiny
 
 from streamboost import snapshots
 from streamboost.checkpoints import Checkpoint
@@ -14,11 +14,6 @@ from streamboost.cluster import LocalCrew
 from streamboost.cluster.crew import Cut
 from streamboost.cluster.keyed import KeyedBooster
 from streamboost.errors import SnapshotError
-
-
-@pytest.fixture(scope="module")
-def prior():
-    return fitted_prior()
 
 
 def test_what_was_detached_is_attached_by_another_process(tmp_path):
@@ -73,7 +68,7 @@ def test_keys_move_when_the_number_of_workers_changes(tmp_path, before, after):
         assert states(booster) == final
 
 
-def test_wrong_cuts_are_refused(tmp_path, prior):
+def test_wrong_cuts_are_refused(tmp_path):
     with KeyedBooster("key", tiny("regression"), directory=tmp_path / "a") as booster:
         booster.learn([{"key": 1, "x": 1.0}], [1.0])
         cut = booster.detach()
@@ -81,19 +76,12 @@ def test_wrong_cuts_are_refused(tmp_path, prior):
             booster.attach(Cut("other"))
         with pytest.raises(ValueError, match="expected one of a 'keyed'"):
             booster.attach("something else")
-    for key, options, words in (
-        ("other", {}, "key is 'other', but the cut was made with 'key'.*the same --key as before"),
-        ("key", {"model": None, "prior": prior}, "but the cut was made with .*the same --option, --start-from"),
-        ("key", {"directory": tmp_path / "b"}, "Name the directory it was made in"),
-        ("key", {"directory": tmp_path / "b", "workers": 2, "engine": "local"}, "Name the directory it was made in"),
+    options = {"directory": tmp_path / "b", "workers": 2, "engine": "local"}
+    with (
+        KeyedBooster("key", tiny("regression"), **options) as booster,
+        pytest.raises(ValueError, match="Name the directory it was made in"),
     ):
-        options = {"model": tiny("regression"), "directory": tmp_path / "a", **options}
-        with KeyedBooster(key, **options) as booster, pytest.raises(ValueError, match=words):
-            booster.attach(cut)
-    kept = snapshots.load(tmp_path / "a" / "beginning.safetensors")
-    with KeyedBooster("key", kept["model"], prior=kept["prior"], directory=tmp_path / "a") as booster:
         booster.attach(cut)
-        assert booster.key_rows(1) == 1
 
 
 def test_without_a_directory_nothing_can_be_detached():

@@ -6,17 +6,20 @@ goes to standard error.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli import model_commands, other_commands, predict_command, run_command, theory_command
-from streamboost.cli.refusals import Refused, sentence_of
+from streamboost.cli import model_commands, predict_command, run_command, theory_command
+from streamboost.cli.refusals import Refused, asked, sentence_of
 from streamboost.cli.screens import terminal
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
@@ -34,11 +37,73 @@ app.command("predict")(predict_command.predict)
 app.command("inspect")(model_commands.inspect)
 app.command("compare")(model_commands.compare)
 app.command("theory")(theory_command.theory)
-app.command("serve")(other_commands.serve)
-app.command("demo")(other_commands.demo)
-app.command(  # its words, --help among them, are for the experiments
-    "paper", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-)(other_commands.paper)
+
+
+@app.command()
+def serve(
+    model: Annotated[Path, typer.Option(metavar="DIR", help="Of a run, of a server before, or a new one.")],
+    host: Annotated[str, typer.Option(help="Where to listen; other than loopback needs --token-file.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8000,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines of: token scope[,scope], of predict, learn, admin.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="regression or classification, for a new directory.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="COL", help="The target's name in rows.")] = None,
+    expire_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="After how long a label is no longer waited for.")
+    ] = None,
+    default: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="What such a row is learned as; dropped if left out.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="N", help="Rows between checkpoints.")] = 50_000,
+) -> None:
+    """Serve a model: predict, learn and label over HTTP, with a page to watch it on."""
+    with asked():
+        from streamboost.errors import require
+
+        require("starlette", extra="serve", by="streamboost serve")
+        require("uvicorn", extra="serve", by="streamboost serve")
+        if task not in (None, "regression", "classification"):
+            raise Refused(f"--task is {task!r}, expected regression or classification.")
+    from streamboost.serving.server import serve as serve_model
+
+    code = serve_model(
+        model,
+        host=host,
+        port=port,
+        token_file=token_file,
+        task=task,  # type: ignore[arg-type]
+        target=target,
+        expire_after=expire_after,
+        default=default,
+        checkpoint_every=checkpoint_every,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def demo(
+    rows: Annotated[
+        int | None, typer.Option(min=1, max=45_312, help="How many rows of the stream; all if left out.")
+    ] = None,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no demo.png.")] = False,
+) -> None:
+    """Learn the shipped electricity stream beside simple baselines, and draw what happened."""
+    from streamboost.demo import show
+
+    show(rows, with_picture=not no_picture)
+
+
+@app.command(  # its words, --help among them, are for the experiments
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)
+def paper(context: typer.Context) -> None:
+    """Reproduce the paper's table and figures (from a checkout of the repository); --quick for small sizes."""
+    if Path("experiments", "runner.py").is_file():
+        sys.path.insert(0, os.getcwd())
+    if importlib.util.find_spec("experiments") is None:
+        raise Refused("the experiments are not part of the installed package. Go to a checkout of the repository.")
+    importlib.import_module("experiments.runner").main(context.args)
 
 
 def _say_version(is_asked: bool) -> None:

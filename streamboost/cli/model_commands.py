@@ -15,7 +15,7 @@ from streamboost import answers
 from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import number, print_pairs, terminal
+from streamboost.cli.screens import number, print_metrics, print_pairs, terminal
 from streamboost.cluster.crew import Cut
 from streamboost.contenders import task_of
 from streamboost.estimator_base import StreamEstimator
@@ -63,7 +63,11 @@ def inspect(
     with asked():
         found = _load(model)
         on_workers = isinstance(found, Checkpoint) and isinstance(found.model, Cut)
-        about = _describe_cut(found) if on_workers else describe(load_model(model))
+        if on_workers:  # what the workers have stays where it is
+            cut = found.model
+            about = {"kind": cut.kind, "rows": found.rows, "workers": cut.n_workers, "files": cut.directory}
+        else:
+            about = describe(load_model(model))
     if isinstance(found, Checkpoint):
         about["checkpoint"] = {"rows": found.rows, "position": found.position, "bad_rows": found.state.get("n_bad", 0)}
         book = found.state.get("book")
@@ -74,15 +78,10 @@ def inspect(
         return
     if on_workers:
         print_pairs(terminal(), str(model), [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")])
-        _print_metrics(terminal(), about)
+        if about.get("metrics"):
+            print_metrics(terminal(), "Prequential metrics", about["metrics"])
     else:
         _print_model(terminal(), about, str(model))
-
-
-def _describe_cut(found: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint tells of a model that lives on workers: what the workers have stays where it is."""
-    cut = found.model
-    return {"kind": cut.kind, "rows": found.rows, "workers": cut.n_workers, "files": cut.directory}
 
 
 def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
@@ -97,7 +96,8 @@ def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
     if about["classes"] is not None:
         facts.append(("classes", ", ".join(map(str, about["classes"]))))
     print_pairs(console, name, facts)
-    _print_metrics(console, about)
+    if about.get("metrics"):
+        print_metrics(console, "Prequential metrics", about["metrics"])
     if memories := about.get("memories"):
         lines = [
             (
@@ -115,12 +115,6 @@ def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
     if events := about.get("events"):
         rows = [(f"{event['row']:,}", event["kind"], event["detail"]) for event in events[-20:]]
         print_pairs(console, f"Events (the latest of {len(events)})", rows, ("row", "kind", "detail"))
-
-
-def _print_metrics(console: Console, about: dict[str, Any]) -> None:
-    if metrics := about.get("metrics"):
-        rows = [(key, number(value["running"]), number(value["windowed"])) for key, value in metrics.items()]
-        print_pairs(console, "Prequential metrics", rows, ("metric", "all rows", "latest rows"))
 
 
 def _edges(edges: list[float | None]) -> str:

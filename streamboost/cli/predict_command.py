@@ -39,12 +39,12 @@ def predict(
 ) -> None:
     """Predict the rows of a source with a saved model; the model stays as it is."""
     with asked():
-        said = Said(load_model(model), keep or [], str(model))
+        asked_model = load_model(model)
         if out is not None:
             check_out(out)
         batches = iter(open_source(*source, **source_options(source, format=format, types=type or ())).read())
         first = next(batches, None)
-        said.settle(None if first is None else first.table.schema)
+        said = Said(asked_model, keep or [], None if first is None else first.table.schema, str(model))
         if out is None or out.suffix == ".csv":
             check_columns(said.schema)
     n_rows = 0
@@ -67,11 +67,13 @@ class Said:
     model : StreamEstimator
     keep : sequence of str
         Columns to copy.
+    schema : pyarrow.Schema, optional
+        Of the rows; None if there are none.
     name : str
         Of the model, for people.
     """
 
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], name: str) -> None:
+    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any, name: str) -> None:
         if not hasattr(model, "committee_"):
             raise Refused(f"{name!r} has learned no row yet. Run it on a stream first.")
         self.model, self.keep = model, list(dict.fromkeys(keep))
@@ -84,9 +86,6 @@ class Said:
             raise Refused(
                 f"--keep is {column!r}, but a column of this name says what the model says. Rename it in the source."
             )
-
-    def settle(self, schema: Any) -> None:
-        """Know the columns of the rows to come; None if there are none."""
         kept = []
         for name in self.keep:
             if schema is not None:
@@ -151,7 +150,11 @@ def check_columns(schema: Any) -> None:
 def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
     """What to call with each table: it goes to a new file, which is there once it is whole, or to standard output."""
     if path is None:
-        yield (lambda table: None) if is_silent else _to_stdout(schema)
+        if is_silent:
+            yield lambda table: None
+            return
+        with pa.csv.CSVWriter(sys.stdout.buffer, schema) as writer:
+            yield writer.write_table
         return
     half = path.with_name(f".half.{path.name}")
     make = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
@@ -161,12 +164,3 @@ def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Cal
         half.rename(path)
     finally:
         half.unlink(missing_ok=True)
-
-
-def _to_stdout(schema: Any) -> Callable[[Any], None]:
-    pa.csv.write_csv(schema.empty_table(), sys.stdout.buffer)
-
-    def write(table: Any) -> None:
-        pa.csv.write_csv(table, sys.stdout.buffer, pa.csv.WriteOptions(include_header=False))
-
-    return write

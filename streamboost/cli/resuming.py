@@ -27,20 +27,15 @@ def read_before(directory: Path | None) -> Checkpoint | None:
     return found if holds_something else None
 
 
-def check_resumed(before: Checkpoint, parameters: dict[str, Any], seed: int | None, *, is_keyed: bool) -> None:
+def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
     """Refuse parameters that a resumed model does not have, and workers that come or go."""
     model, is_cut = before.model, isinstance(before.model, Cut)
     if is_cut != is_keyed:
         lives = f"lives on {model.n_workers} workers ({model.kind})" if is_cut else "does not live on workers"
         raise Refused(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
-    named = {f"--option {name}": (name, value) for name, value in parameters.items()}
-    if seed is not None:
-        named["--seed"] = ("random_state", seed)
-    for option, (name, value) in named.items() if not is_cut else ():
-        if getattr(model, name) != value:
-            raise Refused(
-                f"{option}={value!r} is given, but the model to be resumed has {getattr(model, name)!r}. {ELSE}"
-            )
+    for name, value in parameters.items() if not is_cut else ():
+        if (has := getattr(model, name)) != value:
+            raise Refused(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
 
 
 def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
@@ -50,15 +45,12 @@ def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window:
         return
     kept = [metric.name for metric in book.running]
     if metrics is not None and set(metrics) != set(kept):
-        raise Refused(
-            f"--metric is {', '.join(metrics)}, but the run to be resumed keeps score by {', '.join(kept)}, and none "
-            f"can be added or dropped on the way. {ELSE}"
-        )
-    if window is not None and window != book.window:
-        raise Refused(
-            f"--window is {window}, but the run to be resumed looks at the latest {book.window} rows, and keeps no "
-            f"others. {ELSE}"
-        )
+        given, does = f"--metric is {', '.join(metrics)}", f"keeps score by {', '.join(kept)}"
+    elif window not in (None, book.window):
+        given, does = f"--window is {window}", f"looks at the latest {book.window} rows"
+    else:
+        return
+    raise Refused(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
 
 
 def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:

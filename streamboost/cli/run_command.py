@@ -23,8 +23,8 @@ from streamboost.cli.resuming import (
     read_before,
     same_ignored,
 )
-from streamboost.cli.screens import Screen, print_columns, print_summary, terminal
-from streamboost.cli.watching import Watchers
+from streamboost.cli.screens import Dashboard, Screen, print_columns, print_summary, terminal
+from streamboost.dashboard.export import write_page
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Guard, Task, label_kind
 from streamboost.inspection import plain_metrics
@@ -134,9 +134,12 @@ def run(
         chosen = choose_task(task, before, start, first, target, console)
         parameters = parse_options(chosen, option or [])
         if before is not None:
-            check_resumed(before, parameters, seed if start_from is None else None, is_keyed=key is not None)
+            seeded = {} if seed is None or start_from is not None else {"random_state": seed}
+            check_resumed(before, parameters | seeded, is_keyed=key is not None)
         else:
-            check_metrics(metric, chosen, start or ESTIMATORS[chosen](**parameters))
+            if metric is not None:  # refuse those that are unknown, or not for this task and model
+                like = start or ESTIMATORS[chosen](**parameters)
+                choose_metrics(like, chosen, [metric_kind(name) for name in metric], hasattr(like, "predict_proba"))
             check_parameters(chosen, parameters, first, target, [*ignored, key])
         if key is not None:
             learner = make_keyed(key, chosen, start, parameters, seed or 0, workers=workers, ray=ray, directory=model)
@@ -164,11 +167,11 @@ def run(
         for sentence in one.store.damaged if one.store else ():
             console.print(f"Passed over: {sentence}", style="yellow")
         with asked():
-            watchers = Watchers(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
-        with watchers, Screen(console, opened, one) as screen:
-            summary = go(one, [watchers.see, screen.see])
+            board = Dashboard(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
+        with board, Screen(console, opened, one) as screen:
+            summary = go(one, [board.see, screen.see])
             if report is not None:
-                watchers.write(report)
+                write_page(board.feed, report)
         summary |= {"predictions": predictions and str(predictions), "report": report and str(report)}
         summary |= {"model": model and str(model)}
         if not as_json:
@@ -269,12 +272,6 @@ def choose_task(task: str, before: Any, start: Any, table: Any, target: str, con
     kind, reason = label_kind(table[target])
     console.print(f"Task: {kind} ({reason}; --task says otherwise).")
     return kind
-
-
-def check_metrics(names: Sequence[str] | None, task: Task, model: Any) -> None:
-    """Refuse metrics that are unknown, or not for this task and model."""
-    if names is not None:
-        choose_metrics(model, task, [metric_kind(name) for name in names], hasattr(model, "predict_proba"))
 
 
 def check_parameters(

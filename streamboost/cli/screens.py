@@ -1,7 +1,8 @@
-"""What a person sees: the columns, the progress of a run, and what came of it."""
+"""What a person sees: the columns, the progress of a run on the terminal and on the dashboard, and what came of it."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Self
@@ -10,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from streamboost.dashboard.feed import Feed
+from streamboost.dashboard.observing import observe
 from streamboost.reports import Report
 from streamboost.running import Run
 from streamboost.sources import Source
@@ -74,21 +77,59 @@ class Screen:
             self.last_line = time.monotonic()
 
 
+class Dashboard:
+    """The feed of a run for the page at the end, and if a port is given, the page to watch now."""
+
+    def __init__(self, run: Run, *, title: str, target: str, port: int | None) -> None:
+        self.run = run
+        self.feed = Feed(title, {"source": title, "target": target, "task": run.options.task})
+        self.page = None
+        if port is not None:
+            from streamboost.dashboard.serving import serve_in_thread
+
+            self.page = serve_in_thread(self.feed, port=port)
+            print(f"Dashboard: {self.page.url}", file=sys.stderr, flush=True)
+
+    def see(self, report: Report) -> None:
+        """Show a report to whoever watches."""
+        self.feed.publish(
+            observe(
+                self.run.model,
+                rows=report.rows_before + report.rows,
+                running=report.running,
+                windowed=report.windowed,
+                rows_per_second=report.rows_per_second,
+                events=report.events,
+                quarantined=self.run.bad.n,
+                workers=self.run.model.metrics() if hasattr(self.run.model, "detach") else (),
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.feed.end()
+        if self.page is not None:
+            self.page.close()
+
+
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """What came of a run."""
     resumed = f", {summary['rows_of_this_run']:,} of them now" if summary["resumed_at"] else ""
     stopped = "stopped early; " if summary["stopped"] else ""
-    table = Table(title=f"{summary['rows']:,} rows learned{resumed}", title_justify="left")
-    for heading in ("metric", "all rows", "latest rows"):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name, values in summary["metrics"].items():
-        table.add_row(name, number(values["running"]), number(values["windowed"]))
-    console.print(table)
+    print_metrics(console, f"{summary['rows']:,} rows learned{resumed}", summary["metrics"])
     lines = [f"{stopped}{summary['rows_per_second']:,.0f} rows/s, {summary['bad_rows']:,} bad rows"]
     where = {"model": "streamboost inspect {}", "predictions": "predictions: {}", "report": "report: {}"}
     lines += [text.format(summary[name]) for name, text in where.items() if summary.get(name)]
     for line in lines:
         console.print(line, soft_wrap=True)
+
+
+def print_metrics(console: Console, title: str, metrics: dict[str, Any]) -> None:
+    """A table of metrics, over all rows and over the latest."""
+    rows = [(name, number(values["running"]), number(values["windowed"])) for name, values in metrics.items()]
+    print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
 
 
 def number(value: float | None) -> str:
