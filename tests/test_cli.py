@@ -302,7 +302,8 @@ class Told:
 def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
     console = terminal()
     console._force_terminal = True
-    with Screen(console, MemorySource({"x": [1.0]}), SimpleNamespace(position=None, n_bad=0)) as screen:
+    run = SimpleNamespace(position=None, bad=SimpleNamespace(n=0))
+    with Screen(console, MemorySource({"x": [1.0]}), run) as screen:
         screen.see(Told())
     shown = capsys.readouterr().out
     assert "new class, [/x] :smile:" in shown
