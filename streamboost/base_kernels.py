@@ -6,8 +6,7 @@ import numpy as np
 
 from streamboost import linear_kernels, loss_kernels, row_plan
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.compiled import compiled_inline, compiled_inside
-from streamboost.kernel_files import compiled_with
+from streamboost.compiled import compiled_inline, compiled_inside, compiled_with
 from streamboost.linear_kernels import (
     CLIP,
     Signs,

@@ -1,11 +1,15 @@
 """How functions are compiled: by Numba, free of the interpreter's lock, dividing as NumPy does.
 
 Numba keeps what it compiled beside the source, and compiles again when the file of the function that was called
-has changed. It does not look into other files: what calls into some is made with
-:func:`streamboost.kernel_files.compiled_with`.
+has changed. It does not look into other files, though what is called there is compiled in all the same, and so are
+their constants: what calls into some is made with :func:`compiled_with`.
 """
 
+import hashlib
+import inspect
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -18,6 +22,31 @@ BARE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, 
 def compiled(function: F) -> F:
     """Compile a function for Python to call, and keep what was compiled for the next process."""
     return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def compiled_with(*files: ModuleType) -> Callable[[F], F]:
+    """Compile as :func:`compiled` does, and anew when one of these files has changed.
+
+    Parameters
+    ----------
+    *files : module
+        All that the function takes kernels or constants from, also through one another.
+    """
+
+    def decorate(function: F) -> F:
+        kernel = compiled(function)
+        # Numba's own, and absent where compiling is switched off; should it move, a test says so, and nothing breaks
+        index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+        if hasattr(index, "_source_stamp"):
+            index._source_stamp = (index._source_stamp, *map(_stamp, files))
+        return kernel
+
+    return decorate
+
+
+@cache
+def _stamp(file: ModuleType) -> str:
+    return hashlib.sha256(inspect.getsource(file).encode()).hexdigest()
 
 
 def compiled_inside(function: F) -> F:

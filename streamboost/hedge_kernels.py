@@ -8,8 +8,7 @@ import numpy as np
 
 from streamboost import loss_kernels
 from streamboost.arrays import FloatArray, IntArray
-from streamboost.compiled import compiled_inside
-from streamboost.kernel_files import compiled_with
+from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.loss_kernels import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
 
 # experts, decays, tempering, seen, losses, trust, voices

@@ -11,7 +11,7 @@ import numpy as np
 from streamboost import base_kernels, edge_kernels, hedge_kernels, linear_kernels, loss_kernels, row_plan
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
-from streamboost.compiled import compiled_inside
+from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.edge_kernels import Meters, count_edges
 from streamboost.hedge_kernels import (
     READ_HEDGE,
@@ -23,7 +23,6 @@ from streamboost.hedge_kernels import (
     read_experts,
     read_walk,
 )
-from streamboost.kernel_files import compiled_with
 from streamboost.loss_kernels import Rule, set_targets
 from streamboost.stacks import neural_kernels
 from streamboost.stacks.neural_kernels import backward, forward, make_room

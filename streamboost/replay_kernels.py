@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from streamboost import base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import Line, base_scores
-from streamboost.compiled import compiled_inside
-from streamboost.kernel_files import compiled_with
+from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.loss_kernels import RESIDUAL, Rule, add_gradient, set_gradients
 from streamboost.row_plan import (
     AT,

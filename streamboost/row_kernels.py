@@ -22,6 +22,7 @@ from streamboost import (
 )
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.base_kernels import STILL, Line, Slopes, learn_base, set_base
+from streamboost.compiled import compiled_with
 from streamboost.edge_kernels import Meters, count_edges
 from streamboost.hedge_kernels import (
     READ_HEDGE,
@@ -33,7 +34,6 @@ from streamboost.hedge_kernels import (
     read_experts,
     read_walk,
 )  # fmt: skip
-from streamboost.kernel_files import compiled_with
 from streamboost.loss_kernels import Rule, set_targets
 from streamboost.replay_kernels import Windows, remember_row
 from streamboost.row_plan import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM

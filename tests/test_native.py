@@ -29,9 +29,9 @@ from streamboost import (
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
+from streamboost.compiled import compiled_with
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.hedge import Hedge, stakes
-from streamboost.kernel_files import compiled_with
 from streamboost.losses import (
     Absolute,
     Hinge,

@@ -5,11 +5,11 @@ import gc
 import gzip
 import io
 import json
-import math
 import sys
 import threading
 import time
 import tracemalloc
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +25,6 @@ from streamboost.sources import (
     BadRow,
     FileSource,
     FriedmanSource,
-    HyperplaneSource,
     MemorySource,
     Source,
     open_source,
@@ -838,14 +837,8 @@ def test_bare_arrays_get_names_and_what_is_no_table_is_refused():
             MemorySource({"x": [1, 2]}).read(position)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: FriedmanSource(9000, drift=[100, 5000], seed=3),
-        lambda: HyperplaneSource(9000, n_features=3, rows_per_turn=4000, seed=3),
-    ],
-)
-def test_generated_rows_do_not_depend_on_how_one_gets_there(make):
+def test_generated_rows_do_not_depend_on_how_one_gets_there():
+    make = partial(FriedmanSource, 9000, drift=[100, 5000], seed=3)
     whole = pa.concat_tables(batch.table for batch in make().read(n_rows=9000))
     assert whole.num_rows == 9000
     assert pa.concat_tables(batch.table for batch in make().read(n_rows=777)) == whole
@@ -864,32 +857,12 @@ def test_friedmans_columns_change_their_parts_where_the_drift_says():
     np.testing.assert_allclose(table["y"], y)
 
 
-def test_the_hyperplane_is_one_plane_that_turns_at_its_pace():
-    def sides(source, start):
-        table = next(source.read(start, n_rows=4000)).table
-        return np.column_stack([table["x0"], table["x1"]]) - 0.5, 2 * table["y"].to_numpy() - 1
-
-    def direction(X, side):
-        mean = (X * side[:, None]).mean(axis=0)
-        return math.atan2(mean[1], mean[0])
-
-    still = HyperplaneSource(n_features=2, noise=0.0)
-    assert abs(direction(*sides(still, 0)) - direction(*sides(still, 10**6))) < 0.1
-    X, side = sides(HyperplaneSource(n_features=2, noise=0.0, rows_per_turn=10**6), 500_000)
-    assert math.cos(direction(X, side) - direction(*sides(still, 0))) < -0.95  # half a turn
-    noisy = HyperplaneSource(n_features=2, noise=0.2)
-    assert np.mean(sides(noisy, 0)[1] != sides(still, 0)[1]) == pytest.approx(0.2, abs=0.03)
-
-
 def test_generated_sources_refuse_what_they_cannot_use():
     for message, make in [
         ("total_rows is -1", lambda: FriedmanSource(-1)),
         ("seed is -1", lambda: FriedmanSource(seed=-1)),
         ("noise is -1", lambda: FriedmanSource(noise=-1)),
         ("drift is -1", lambda: FriedmanSource(drift=-1)),
-        ("n_features is 1", lambda: HyperplaneSource(n_features=1)),
-        ("rows_per_turn is 0", lambda: HyperplaneSource(rows_per_turn=0)),
-        ("noise is 2", lambda: HyperplaneSource(noise=2)),
         ("'synthetic:moons' is not a known stream", lambda: open_source("synthetic:moons")),
         ("position is 6, expected a row of the stream, from 0 to 5", lambda: FriedmanSource(5).read(6)),
     ]:
@@ -901,7 +874,7 @@ def test_open_source_takes_files_streams_frames_and_sources(tmp_path):
     path = write(tmp_path / "a.csv")
     assert isinstance(open_source(str(path), str(path)), FileSource)
     assert isinstance(open_source(path, format="csv"), FileSource)
-    assert isinstance(open_source("synthetic:hyperplane", seed=4), HyperplaneSource)
+    assert isinstance(open_source("synthetic:friedman", seed=4), FriedmanSource)
     assert isinstance(open_source({"x": [1]}), MemorySource)
     for suffix in (".csv", ".tsv", ".jsonl", ".jsonl.gz", ".parquet"):
         typed = open_source(write(tmp_path / f"t{suffix}", [{"x": 1}]), types={"x": "int64"})

@@ -7,14 +7,13 @@ from streamboost.sources.kafka import KafkaSource
 from streamboost.sources.memory import MemorySource
 from streamboost.sources.opening import open_source
 from streamboost.sources.redis import RedisSource
-from streamboost.sources.synthetic import FriedmanSource, HyperplaneSource
+from streamboost.sources.synthetic import FriedmanSource
 
 __all__ = [
     "BadRow",
     "Batch",
     "FileSource",
     "FriedmanSource",
-    "HyperplaneSource",
     "KafkaSource",
     "LostRows",
     "MemorySource",

@@ -11,14 +11,11 @@ from streamboost.sources.files import FileSource
 from streamboost.sources.kafka import open_kafka
 from streamboost.sources.memory import MemorySource
 from streamboost.sources.redis import open_redis
-from streamboost.sources.synthetic import FriedmanSource, HyperplaneSource
+from streamboost.sources.synthetic import FriedmanSource
 
 BROKERS = {"kafka": open_kafka, "redis": open_redis, "rediss": open_redis}
 SHIPPED = "shipped:"
-SYNTHETIC: dict[str, type[Source]] = {
-    "synthetic:friedman": FriedmanSource,
-    "synthetic:hyperplane": HyperplaneSource,
-}
+SYNTHETIC = "synthetic:friedman"
 
 
 def open_source(*where: Any, **options: Any) -> Source:
@@ -28,9 +25,9 @@ def open_source(*where: Any, **options: Any) -> Source:
     ----------
     *where : str, path, array, frame or source
         Files, globs or ``"-"`` (:class:`FileSource`), ``"kafka://host:port/topic"`` (:class:`KafkaSource`),
-        ``"redis://host:port/0/stream"`` (:class:`RedisSource`), ``"synthetic:friedman"`` or
-        ``"synthetic:hyperplane"``, ``"shipped:electricity"`` or another set that comes with the package, or rows
-        (:class:`MemorySource`). A source is returned as it is.
+        ``"redis://host:port/0/stream"`` (:class:`RedisSource`), ``"synthetic:friedman"``,
+        ``"shipped:electricity"`` or another set that comes with the package, or rows (:class:`MemorySource`). A
+        source is returned as it is.
     **options
         For the class of source it is.
 
@@ -43,9 +40,9 @@ def open_source(*where: Any, **options: Any) -> Source:
     if len(where) == 1 and isinstance(where[0], Source) and not options:
         return where[0]
     if len(where) == 1 and isinstance(where[0], str) and where[0].startswith("synthetic:"):
-        if where[0] not in SYNTHETIC:
-            raise ValueError(f"{where[0]!r} is not a known stream, expected one of {list(SYNTHETIC)}.")
-        return SYNTHETIC[where[0]](**options)
+        if where[0] != SYNTHETIC:
+            raise ValueError(f"{where[0]!r} is not a known stream, expected {SYNTHETIC!r}.")
+        return FriedmanSource(**options)
     if len(where) == 1 and isinstance(where[0], str) and where[0].startswith(SHIPPED):
         return FileSource(shipped_file(where[0].removeprefix(SHIPPED)), **options)
     for part in where:

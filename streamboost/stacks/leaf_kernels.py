@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamboost import row_plan, walk_kernels
 from streamboost.arrays import BoolArray, FloatArray, IntArray
-from streamboost.kernel_files import compiled_with
+from streamboost.compiled import compiled_with
 from streamboost.walk_kernels import Leaves, LevelBins, find_leaves, learn_leaves
 
 Sets = NDArray[np.uint64]

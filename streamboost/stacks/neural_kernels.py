@@ -23,8 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost.arrays import FloatArray
-from streamboost.compiled import compiled_inside
-from streamboost.kernel_files import compiled_with
+from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.stacks import (
     activation_kernels,
     conv_kernels,

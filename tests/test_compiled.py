@@ -12,9 +12,9 @@ import numba
 import pytest
 
 import streamboost
-from streamboost import arrays, compiled, kernel_files
+from streamboost import arrays, compiled
 
-NO_KERNELS = {arrays.__name__, compiled.__name__, kernel_files.__name__}  # nothing of these is compiled into kernels
+NO_KERNELS = {arrays.__name__, compiled.__name__}  # nothing of these is compiled into kernels
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -46,7 +46,7 @@ def reached(name):
 @pytest.mark.parametrize("name", kernel_modules())
 def test_a_kernel_is_compiled_anew_when_any_file_it_calls_into_has_changed(name):
     module = importlib.import_module(name)
-    stamps = {kernel_files._stamp(importlib.import_module(other)) for other in reached(name)}
+    stamps = {compiled._stamp(importlib.import_module(other)) for other in reached(name)}
     for kernel in vars(module).values():
         if getattr(kernel, "__module__", None) == name and hasattr(getattr(kernel, "_cache", None), "_cache_file"):
             stamp = kernel._cache._cache_file._source_stamp
@@ -65,7 +65,7 @@ def test_a_changed_file_counts_in_the_next_process_and_an_unchanged_one_compiles
         "@compiled_inside\ndef price():\n    return COST\n\nCOST = 1\n"
     )
     (tmp_path / "outer.py").write_text(
-        "import inner\nfrom inner import price\nfrom streamboost.kernel_files import compiled_with\n\n"
+        "import inner\nfrom inner import price\nfrom streamboost.compiled import compiled_with\n\n"
         "@compiled_with(inner)\ndef total():\n    return price() + 10\n\n"
         "print(total(), sum(total.stats.cache_hits.values()))\n"
     )
