@@ -3,8 +3,8 @@
 In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream) and dicts; out
 flow :class:`Rows`: the names of the columns, and each column as floats or, if it is text, as :class:`Distinct`. NaN,
 ``None``, ``NA`` and an absent key all become NaN; times become seconds since 1970. What is neither number, text nor
-time is refused. Frames are read a column at a time: Python looks at distinct texts, and at single rows only where a
-column holds Python's objects that are not plain numbers or text.
+time is refused. Frames are read a column at a time: Python looks at distinct texts, and at rows only where a column
+holds Python's objects that are neither numbers nor text, nor times of one type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import compress, repeat
 from numbers import Complex, Real
+from operator import is_
 from reprlib import repr as brief
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -36,6 +38,13 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 NUMBERS = {float, int, bool, Decimal, np.float64, np.float32, np.int64, np.int32, np.bool_}
 PANDAS_MISSING = {"NAType", "NaTType"}  # NA and NaT, without importing pandas
+# How Arrow reads Python's times, all at once; a moment without a zone counts as UTC everywhere.
+ARROW_TIMES = {
+    date: pa.date32(),
+    datetime: pa.timestamp("us", "UTC"),
+    time: pa.time64("us"),
+    timedelta: pa.duration("us"),
+}
 
 
 class Distinct(NamedTuple):
@@ -313,6 +322,13 @@ def _read_objects(values: list[Any], name: Hashable) -> _Column:
             pass
     if types <= {str, float}:  # pandas writes NaN among text
         return _read_texts(values, name)
+    times = {kind for kind in types if kind is not float and kind.__name__ not in PANDAS_MISSING}
+    floats = compress(values, map(is_, map(type, values), repeat(float)))
+    if len(times) == 1 and times <= ARROW_TIMES.keys() and all(map(math.isnan, floats)):
+        try:
+            return _read_arrow(pa.array(values, ARROW_TIMES[times.pop()], from_pandas=True), name)
+        except pa.ArrowException:  # a span of more than 292,000 years
+            pass
     plain = [read_value(value, name, row) for row, value in enumerate(values)]
     return _read_texts(plain, name) if str in set(map(type, plain)) else np.array(plain, dtype=np.float64)
 
