@@ -202,8 +202,10 @@ def _use_threads(n: int) -> None:
     """Keep libraries from using more threads than the worker was given: several workers share a machine."""
     for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ[f"{name}_NUM_THREADS"] = str(n)  # for what is imported later
+    import numba
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    numba.set_num_threads(min(n, numba.get_num_threads()))
     threadpool_limits(n)
 
 

@@ -53,23 +53,23 @@ def go(folder, address=None):
 
 
 def be_the_driver(folder, address):
-    save = Run._save
+    checkpoint = Run.checkpoint
 
-    def save_with_pauses(run, kept):
+    def checkpoint_with_pauses(run):
         store_save = run.store.save
 
-        def save_and_pause(checkpoint):
+        def save_and_pause(found):
             pause("unsaved", *pids_of(run.model))
-            path = store_save(checkpoint)
+            path = store_save(found)
             pause("unconfirmed", *pids_of(run.model))
             return path
 
         run.store.save = save_and_pause
-        save(run, kept)
+        checkpoint(run)
         run.store.save = store_save
         pause("confirmed", *pids_of(run.model))
 
-    Run._save = save_with_pauses
+    Run.checkpoint = checkpoint_with_pauses
     return go(Path(folder), address)
 
 
