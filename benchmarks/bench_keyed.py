@@ -25,11 +25,11 @@ import pyarrow as pa
 
 from benchmarks.bench_accuracy import keep, parser_of
 from benchmarks.report import table
-from streamboost import snapshots
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.hashing import token_of, workers_of
 from streamboost.cluster.key_models import small_regressor
 from streamboost.cluster.key_rows import parts_of, split
+from streamboost.persistence import snapshots
 
 COLUMNS = 8
 CHUNK = 1000

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamboost.boosting import Booster
     from streamboost.estimators import SGBClassifier, SGBRegressor
-    from streamboost.snapshots import load
+    from streamboost.persistence.snapshots import load
 
 __version__ = "0.1.0"
 

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamboost import recipes, snapshots
+from streamboost import recipes
 from streamboost.arrays import FloatArray
 from streamboost.boosting import Booster, Iterate, Semantics
 from streamboost.chunks import check_weight
@@ -28,6 +28,7 @@ from streamboost.encoding import Encoded, Encoder
 from streamboost.errors import require
 from streamboost.labels import Labels
 from streamboost.losses import Loss
+from streamboost.persistence import snapshots
 from streamboost.rows import Dialect
 from streamboost.succession import Event
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
-from streamboost.states import flatten
+from streamboost.persistence.object_graph import flatten
 
 
 def describe(model: StreamEstimator) -> dict[str, Any]:

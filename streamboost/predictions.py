@@ -23,9 +23,9 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from streamboost.answers import Answers
-from streamboost.checkpoints import LEFTOVER
 from streamboost.guards import Task
-from streamboost.snapshots import replace_file
+from streamboost.persistence.checkpoints import LEFTOVER
+from streamboost.persistence.snapshots import replace_file
 
 PART = re.compile(r"part-(\d{12,})\.(?:parquet|csv)")
 PART_BYTES = 32_000_000  # of Arrow columns held in memory: a million rows of numbers

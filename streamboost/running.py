@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from streamboost import answers
 from streamboost.bad_rows import BadRows
-from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import writing
 from streamboost.guards import Guard, Quarantine, Task
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.predictions import PredictionParts, check_directory, prediction_schema, prediction_table
 from streamboost.reports import Report
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind

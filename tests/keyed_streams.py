@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
-from streamboost import SGBClassifier, SGBRegressor, snapshots
+from streamboost import SGBClassifier, SGBRegressor
 from streamboost.cluster.hashing import token_of
 from streamboost.cluster.key_models import small_regressor
 from streamboost.cluster.keyed import KeyedBooster
+from streamboost.persistence import snapshots
 
 TINY = {"n_estimators": 3, "max_depth": 2, "memory": 32, "random_state": 0}
 KEYS = ["Bonn", 7, "7", True, -3, ""]

@@ -10,7 +10,7 @@ import pytest
 from live_models import Clock, crash, features, regressor
 
 from streamboost.live import LiveModel
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 class Twin:

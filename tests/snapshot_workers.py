@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from streamboost import snapshots
 from streamboost.errors import SnapshotError
+from streamboost.persistence import snapshots
 
 
 def cut_path(directory, number):

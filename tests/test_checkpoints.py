@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamboost import SGBRegressor
-from streamboost.checkpoints import Checkpoint, CheckpointStore, checkpoint_paths, read_latest
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.states import same_state
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, checkpoint_paths, read_latest
+from streamboost.persistence.object_graph import same_state
 
 
 def model(n=50):
@@ -88,7 +88,7 @@ def test_where_not_one_is_whole_nothing_is_begun_anew(tmp_path):
 
 def test_a_newer_format_is_no_damage(tmp_path):
     newest = saved(tmp_path)[-1]
-    newest.write_bytes(newest.read_bytes().replace(rb"\"version\":1,", rb"\"version\":2,"))
+    newest.write_bytes(newest.read_bytes().replace(rb"\"version\":2,", rb"\"version\":3,"))
     with CheckpointStore(tmp_path) as store, pytest.raises(NewerFormat, match="Upgrade"):
         store.latest()
     assert newest.exists()
@@ -109,7 +109,9 @@ def test_what_a_killed_process_left_half_written_is_cleared(tmp_path):
 
 
 def test_another_process_is_kept_out_until_the_first_is_gone(tmp_path):
-    opened = "from streamboost.checkpoints import CheckpointStore; import sys; s = CheckpointStore(sys.argv[1])"
+    opened = (
+        "from streamboost.persistence.checkpoints import CheckpointStore; import sys; s = CheckpointStore(sys.argv[1])"
+    )
     words = [sys.executable, "-c", opened, str(tmp_path)]
     with CheckpointStore(tmp_path):
         refused = subprocess.run(words, capture_output=True, text=True)

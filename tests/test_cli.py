@@ -18,14 +18,14 @@ import pytest
 from prediction_parts import read_parts
 
 from streamboost import SGBRegressor, load
-from streamboost.checkpoints import read_latest
 from streamboost.cli import main
 from streamboost.cli.reading import Peeked
 from streamboost.cli.screens import Screen, terminal
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.key_models import small_regressor
+from streamboost.persistence.checkpoints import read_latest
+from streamboost.persistence.object_graph import same_state
 from streamboost.sources import FileSource, MemorySource, Source
-from streamboost.states import same_state
 
 SMALL = ["--option", "n_estimators=5", "--option", "max_depth=3", "--option", "memory=[64,256]"]
 SAME = {"n_estimators": 5, "max_depth": 3, "memory": [64, 256], "new_columns": "grow", "random_state": 0}

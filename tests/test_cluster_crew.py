@@ -18,9 +18,9 @@ from mortal_crews import (
 from snapshot_workers import SnapshotWorker
 
 from streamboost import cluster
-from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.cluster import LocalCrew, make_crew, ray_crew
 from streamboost.errors import MissingDependency, SnapshotError
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 
 
 def test_a_crew_is_neither_copied_nor_pickled():

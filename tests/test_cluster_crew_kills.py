@@ -21,10 +21,10 @@ from mortal_crews import (
     set_fate,
 )
 
-from streamboost.checkpoints import CheckpointStore
 from streamboost.cluster import Cut
 from streamboost.cluster.cuts import CutBook
-from streamboost.states import same_state
+from streamboost.persistence.checkpoints import CheckpointStore
+from streamboost.persistence.object_graph import same_state
 
 MOMENTS = st.sets(st.integers(1, 400), max_size=40)
 STEPS = st.lists(

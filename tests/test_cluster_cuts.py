@@ -15,10 +15,10 @@ from mortal_crews import (
 )
 from snapshot_workers import SnapshotWorker, cut_path
 
-from streamboost import snapshots
-from streamboost.checkpoints import CheckpointStore
 from streamboost.cluster import Cut, LocalCrew, WorkerLost, WrongState
 from streamboost.errors import SnapshotError
+from streamboost.persistence import snapshots
+from streamboost.persistence.checkpoints import CheckpointStore
 
 
 def test_a_torn_cut_is_never_loaded_and_its_files_go_with_the_next(tmp_path):

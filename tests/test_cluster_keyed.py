@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from streamboost.cluster.key_models import small_classifier
 from streamboost.cluster.keyed import KeyedBooster
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 @settings(max_examples=15)

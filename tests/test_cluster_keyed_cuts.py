@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from keyed_streams import frame, states, stream, tiny
 
-from streamboost import snapshots
-from streamboost.checkpoints import Checkpoint
 from streamboost.cluster import LocalCrew
 from streamboost.cluster.crew import Cut
 from streamboost.cluster.keyed import KeyedBooster
 from streamboost.errors import SnapshotError
+from streamboost.persistence import snapshots
+from streamboost.persistence.checkpoints import Checkpoint
 
 
 def test_what_was_detached_is_attached_by_another_process(tmp_path):

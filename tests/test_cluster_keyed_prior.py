@@ -8,10 +8,11 @@ import pytest
 from keyed_streams import TINY, fitted_prior, shared_stream, states, tiny
 from sklearn.base import clone
 
-from streamboost import SGBRegressor, snapshots
+from streamboost import SGBRegressor
 from streamboost.cluster.key_models import KeyModel, small_classifier, small_regressor
 from streamboost.cluster.keyed import KeyedBooster
-from streamboost.states import same_state
+from streamboost.persistence import snapshots
+from streamboost.persistence.object_graph import same_state
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from prediction_parts import read_parts
 
 from streamboost.cluster.key_models import small_classifier, small_regressor
 from streamboost.cluster.keyed import KeyedBooster
+from streamboost.persistence.object_graph import same_state
 from streamboost.prequential import run
 from streamboost.running import Options, Run
 from streamboost.sources import open_source
-from streamboost.states import same_state
 
 
 def test_prequential_scores_it_like_any_estimator():

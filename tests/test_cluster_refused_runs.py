@@ -9,9 +9,9 @@ import pytest
 from prediction_parts import read_parts
 from snapshot_workers import SnapshotWorker
 
-from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.cli import main
 from streamboost.cluster import Cut, LocalCrew
+from streamboost.persistence.checkpoints import CheckpointStore, read_latest
 
 ROWS = 300
 SMALL = ["--option", "n_estimators=3", "--option", "max_depth=2"]

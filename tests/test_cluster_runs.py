@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from prediction_parts import read_parts
 
-from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.cli import main
 from streamboost.cluster import KeyedBooster, small_regressor
+from streamboost.persistence.checkpoints import CheckpointStore, read_latest
+from streamboost.persistence.object_graph import same_state
 from streamboost.running import Options, Run
 from streamboost.sources import open_source
-from streamboost.states import same_state
 
 ROWS, CHUNK = 1200, 100
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # who is killed closes no files

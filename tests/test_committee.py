@@ -16,9 +16,9 @@ from streamboost.committee import Committee
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Softmax, Squared, from_functions
+from streamboost.persistence.object_graph import same_state
 from streamboost.replay import Replay
 from streamboost.stacks import FunctionStack, LinearStack, RiverStack, TreeStack
-from streamboost.states import same_state
 
 WINDOWS = (128, 64, 32)
 

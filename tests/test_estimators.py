@@ -19,7 +19,7 @@ import streamboost
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.descents import AdaGrad, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 SMALL = {"n_estimators": 5, "max_depth": 3, "memory": (64, 256)}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from streamboost.checkpoints import Checkpoint
-from streamboost.snapshots import load
+from streamboost.persistence.checkpoints import Checkpoint
+from streamboost.persistence.snapshots import load
 
 FOLDER = Path(__file__).parent / "golden"
 FILES = sorted(FOLDER.glob("*.safetensors"))
@@ -28,7 +28,8 @@ def test_a_golden_file_loads_and_says_what_it_said(file):
     if name == "classifier":
         assert said.tolist() == rows[name].to_pylist()
     else:
-        np.testing.assert_allclose(said, rows[name].to_numpy(), rtol=1e-9)
+        # networks hold single precision, whose last digits are the processor's
+        np.testing.assert_allclose(said, rows[name].to_numpy(), rtol=1e-5 if name == "networks" else 1e-9)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from prediction_parts import read_parts
 
-from streamboost.checkpoints import read_latest
 from streamboost.cli import main
-from streamboost.states import same_state
+from streamboost.persistence.checkpoints import read_latest
+from streamboost.persistence.object_graph import same_state
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "memory=[64,256]"]

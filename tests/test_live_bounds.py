@@ -12,7 +12,7 @@ from live_models import Clock, classifier, crash, regressor, rows_of
 
 from streamboost.live import LiveModel, NotTogether
 from streamboost.live.intake import pack_rows
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 def wide(*names):

@@ -9,7 +9,7 @@ from live_models import columns_of, crash, features, regressor, rows_of
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.journal import Transaction
 from streamboost.live import LiveModel
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 def test_a_request_that_is_written_down_is_answered_even_if_nothing_more_can_be(tmp_path, monkeypatch, caplog):

@@ -5,7 +5,7 @@ import pyarrow as pa
 from live_models import Clock, classifier, columns_of, features, regressor, rows_of
 
 from streamboost.live import LiveModel
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 def test_no_click_in_30_minutes_counts_as_0_until_the_click_comes(tmp_path):

@@ -9,7 +9,7 @@ from live_models import Clock, classifier, crash, features, regressor, rows_of
 
 from streamboost.live import LiveModel
 from streamboost.metric_base import Probabilities
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 def test_a_label_that_comes_late_is_learned_with_the_row_as_it_was_asked_about(tmp_path):

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from live_models import Clock, classifier, columns_of, crash, features, regressor, rows_of
 
-from streamboost import SGBClassifier, snapshots
-from streamboost.checkpoints import Checkpoint, CheckpointStore
+from streamboost import SGBClassifier
 from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel
-from streamboost.states import same_state
+from streamboost.persistence import snapshots
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.persistence.object_graph import same_state
 
 
 def test_what_is_kept_in_state_is_as_exact_as_the_model(tmp_path):

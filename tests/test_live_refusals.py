@@ -6,7 +6,7 @@ from live_models import Clock, columns_of, crash, features, regressor, rows_of
 
 from streamboost import SGBRegressor
 from streamboost.live import LiveModel
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 
 class Moody(SGBRegressor):

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_models import classifier, columns_of, crash, features, regressor, rows_of
 
-from streamboost import snapshots
 from streamboost.live import LiveModel, NotTogether
 from streamboost.live.answers import packed, unpacked
 from streamboost.live.checks import Foreseen, check, strange_rows
-from streamboost.states import same_state
+from streamboost.persistence import snapshots
+from streamboost.persistence.object_graph import same_state
 
 
 def test_what_the_model_would_refuse_is_refused_before_anything_is_written(tmp_path):

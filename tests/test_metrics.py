@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from streamboost import snapshots
 from streamboost.metrics import AUC, BY_NAME, MAE, R2, RMSE, Accuracy, Kappa, LogLoss, Probabilities
-from streamboost.states import same_state
+from streamboost.persistence import snapshots
+from streamboost.persistence.object_graph import same_state
 
 NAMES = np.array(["ant", "bee", "cow"])
 SEEDS = st.integers(0, 2**32 - 1)

@@ -22,7 +22,6 @@ from streamboost import (
     native,
     replay_kernels,
     row_plan,
-    snapshots,
     succession,
     walk_kernels,
 )
@@ -42,9 +41,10 @@ from streamboost.losses import (
     Softmax,
     Squared,
 )
+from streamboost.persistence import snapshots
+from streamboost.persistence.object_graph import flatten, same_state
 from streamboost.replay import Replay
 from streamboost.stacks import LinearStack, TreeStack
-from streamboost.states import flatten, same_state
 
 MAKERS = {
     "squared_error": Squared,

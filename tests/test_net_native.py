@@ -14,8 +14,8 @@ from streamboost.committee import Committee
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Poisson, Softmax, Squared
+from streamboost.persistence.object_graph import same_state
 from streamboost.stacks import ConvStack, TwoLayerStack
-from streamboost.states import same_state
 
 STACKS = {
     "two layers": lambda: TwoLayerStack(4, 5, dtype="float64"),

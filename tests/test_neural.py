@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 
-from streamboost import net_native, snapshots, states, testing
+from streamboost import net_native, testing
 from streamboost.boosting import Booster
 from streamboost.descents import GradientDescent
 from streamboost.losses import Squared
+from streamboost.persistence import object_graph as states
+from streamboost.persistence import snapshots
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import TwoLayerStack
 from streamboost.stacks.update_rules import SGD, AdaGrad, Adam, Momentum, update_rule

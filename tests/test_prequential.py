@@ -16,9 +16,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.metrics import MAE, Accuracy, MeanMetric
+from streamboost.persistence.object_graph import same_state
 from streamboost.prequential import History, Report, prequential, run
 from streamboost.sources import MemorySource
-from streamboost.states import same_state
 
 SMALL = {"n_estimators": 5, "max_depth": 3, "memory": (64, 256), "random_state": 0}
 NAMES = list("abcd")

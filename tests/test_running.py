@@ -13,14 +13,14 @@ from prediction_parts import read_parts
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.bad_rows import TooManyBadRows
-from streamboost.checkpoints import read_latest
 from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
+from streamboost.persistence.checkpoints import read_latest
+from streamboost.persistence.object_graph import same_state
 from streamboost.predictions import PredictionParts
 from streamboost.running import Options, Run
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
-from streamboost.states import same_state
 
 N_ROWS = 700
 SMALL = {"n_estimators": 5, "max_depth": 3, "memory": (64, 256), "random_state": 3, "new_columns": "grow"}

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 COLUMNS = ["a", "b", "c"]
 SMALL = {"n_estimators": 3, "max_depth": 2, "memory": (12, 24), "budget": 8.0, "random_state": 0}

@@ -12,16 +12,17 @@ from numpy.testing import assert_array_equal
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import ExtraTreeRegressor
 
-from streamboost import native, snapshots, succession
+from streamboost import native, succession
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Softmax, Squared
+from streamboost.persistence import snapshots
+from streamboost.persistence.object_graph import same_state
 from streamboost.replay import Replay
 from streamboost.stacks import BatchStack, LinearStack, TreeStack
-from streamboost.states import same_state
 from streamboost.succession import PROOF_ROWS, REVIEW_EVERY, fresh_copy
 
 RUNGS = (  # window, learners, depth, refit_every, forget, share of the natural step

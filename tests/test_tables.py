@@ -16,7 +16,7 @@ import streamboost
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.encoding import Encoder
 from streamboost.labels import Labels
-from streamboost.states import same_state
+from streamboost.persistence.object_graph import same_state
 
 NAN = float("nan")
 SMALL = {"n_estimators": 8, "max_depth": 3, "memory": 512, "random_state": 0}

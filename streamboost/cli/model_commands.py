@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 
 from streamboost import answers
-from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_metrics, print_pairs, terminal
@@ -21,8 +20,9 @@ from streamboost.contenders import task_of
 from streamboost.estimator_base import StreamEstimator
 from streamboost.guards import Guard
 from streamboost.inspection import describe, plain, plain_metrics
+from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
+from streamboost.persistence.snapshots import load
 from streamboost.scores import ScoreBook, Scored, choose_metrics
-from streamboost.snapshots import load
 from streamboost.sources import open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]

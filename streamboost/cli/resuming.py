@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from streamboost.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.cli.refusals import Refused
 from streamboost.cluster.crew import Cut
+from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.scores import ScoreBook
 
 ELSE = "Leave it out, or begin in another directory."

@@ -44,7 +44,7 @@ class Cut:
     mark : str
         Tells the cuts of this directory from those of another.
     memory : object
-        What the driver itself must remember; anything :func:`streamboost.snapshots.save` takes.
+        What the driver itself must remember; anything :func:`streamboost.persistence.snapshots.save` takes.
     """
 
     kind: str

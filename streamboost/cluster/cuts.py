@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 
 KEPT = 2  # cuts, beside those that were ...
 DETACHED_KEPT = 2  # ... made for checkpoints, which may be on their way to disk, and ...

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from streamboost import snapshots
 from streamboost.errors import SnapshotError
 from streamboost.estimator_base import StreamEstimator
+from streamboost.persistence import snapshots
 
 FILE = "beginning.safetensors"
 PLAIN = (type(None), bool, int, float, str)

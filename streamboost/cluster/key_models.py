@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost import SGBClassifier, SGBRegressor, recipes, snapshots
+from streamboost import SGBClassifier, SGBRegressor, recipes
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
@@ -23,6 +23,7 @@ from streamboost.errors import SnapshotError
 from streamboost.estimator_base import StreamEstimator
 from streamboost.labels import Labels
 from streamboost.losses import Softmax
+from streamboost.persistence import snapshots
 from streamboost.rows import in_order
 
 Method: TypeAlias = Literal["predict", "predict_proba"]

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost import snapshots
 from streamboost.arrays import FloatArray, IntArray
 from streamboost.cluster import key_models
 from streamboost.cluster.hashing import key_of
@@ -26,6 +25,7 @@ from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
 from streamboost.encoding import Encoded
 from streamboost.estimator_base import StreamEstimator
+from streamboost.persistence import snapshots
 
 SPILLED_AT_ONCE = 64
 ZSTD = pa.Codec("zstd", 1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from streamboost import SGBClassifier, SGBRegressor, snapshots
+from streamboost import SGBClassifier, SGBRegressor
 from streamboost.arrays import FloatArray
 from streamboost.cluster import hashing, key_beginning, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
@@ -24,6 +24,7 @@ from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
 from streamboost.labels import Labels
+from streamboost.persistence import snapshots
 from streamboost.row_chunks import as_targets
 
 __all__ = ["KeyedBooster"]

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamboost.checkpoints import read_latest
+from streamboost.persistence.checkpoints import read_latest
 
 COMPARED = ("streamboost", "numpy", "numba", "pyarrow")
 CHANGING = ("build", "load", "call")  # messages after which a worker is not what it was

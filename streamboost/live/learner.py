@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from streamboost import answers
-from streamboost.checkpoints import Checkpoint, CheckpointStore
 from streamboost.errors import SnapshotError
 from streamboost.guards import Guard, Quarantine, Task
 from streamboost.journal import Entry, Journal, Transaction
 from streamboost.live.answers import Lesson, read_first, take_back
 from streamboost.live.checks import REFUSALS, Bounds
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 
 logger = logging.getLogger(__name__)
 

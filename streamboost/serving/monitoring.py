@@ -17,10 +17,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streamboost.checkpoints import checkpoint_paths
 from streamboost.dashboard import Feed, observe
 from streamboost.inspection import describe
 from streamboost.live import LiveModel
+from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.answers import answer
 from streamboost.serving.bodies import Held
 from streamboost.serving.refusals import RETRY

@@ -14,15 +14,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from streamboost.checkpoints import checkpoint_paths, read_latest
 from streamboost.cluster.crew import Cut
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.guards import Task
 from streamboost.labels import LabelKind, kind_of
 from streamboost.live import LiveModel
+from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
+from streamboost.persistence.snapshots import load
 from streamboost.serving.scoring import ScoreKeeper
-from streamboost.snapshots import load
 
 WHOLE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 

@@ -19,11 +19,11 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from prediction_parts import read_parts  # noqa: E402
 from ray_nodes import Driver, are_gone, kill, local_ray, pause  # noqa: E402, F401 - a fixture
 
-from streamboost.checkpoints import read_latest  # noqa: E402
 from streamboost.cli import main  # noqa: E402
 from streamboost.cluster import KeyedBooster, small_regressor  # noqa: E402
+from streamboost.persistence.checkpoints import read_latest  # noqa: E402
+from streamboost.persistence.object_graph import same_state  # noqa: E402
 from streamboost.running import Run  # noqa: E402
-from streamboost.states import same_state  # noqa: E402
 
 ROWS, CHUNK = 14_000, 1000  # a checkpoint after every chunk, and one before the first
 BAD = 2711

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from ray_nodes import Driver, Murderer, no_worker_is_hopeless, two_nodes  # noqa: F401 - fixtures
 
-from streamboost import snapshots
-from streamboost.checkpoints import CheckpointStore, read_latest
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.hashing import token_of
 from streamboost.cluster.key_models import small_classifier, small_regressor
+from streamboost.persistence import snapshots
+from streamboost.persistence.checkpoints import CheckpointStore, read_latest
 
 KILLS = 10
 CHUNK = 100
@@ -99,7 +99,7 @@ DRIVER = """
     import sys
     from ray_nodes import pause
     from test_cluster_keyed_ray import CHUNK, rows
-    from streamboost.checkpoints import Checkpoint, CheckpointStore
+    from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
     from streamboost.cluster import KeyedBooster
     from streamboost.cluster.key_models import small_regressor
 

@@ -26,7 +26,7 @@ from snapshot_workers import SnapshotWorker  # noqa: E402
 
 from streamboost.cluster import LocalCrew, RayCrew, WorkerLost, make_crew, recovery  # noqa: E402
 from streamboost.cluster import ray_crew as room  # noqa: E402
-from streamboost.states import same_state  # noqa: E402
+from streamboost.persistence.object_graph import same_state  # noqa: E402
 
 SMALL = {"num_cpus": 0.5}
 ROWS = 5

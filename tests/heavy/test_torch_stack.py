@@ -9,12 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from streamboost import SGBRegressor, snapshots, testing  # noqa: E402
+from streamboost import SGBRegressor, testing  # noqa: E402
 from streamboost.bases import Constant  # noqa: E402
 from streamboost.boosting import Booster  # noqa: E402
 from streamboost.descents import GradientDescent  # noqa: E402
 from streamboost.errors import MissingDependency, SnapshotError  # noqa: E402
 from streamboost.losses import Squared  # noqa: E402
+from streamboost.persistence import snapshots  # noqa: E402
 from streamboost.stacks.torch_stack import TorchStack  # noqa: E402
 
 N, D = 3, 4

@@ -12,9 +12,9 @@ import pyarrow as pa
 from streamboost import datasets
 from streamboost.dashboard import Feed, serve_in_thread
 from streamboost.live import LiveModel
+from streamboost.persistence.object_graph import flatten
 from streamboost.serving import create_app
 from streamboost.serving.arrow_bodies import ARROW_TYPE
-from streamboost.states import flatten
 
 SMALL = {"n_estimators": 4, "max_depth": 3, "memory": (64, 256), "new_columns": "grow", "random_state": 0}
 ARROW = {"Content-Type": ARROW_TYPE}

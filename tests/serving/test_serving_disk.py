@@ -3,7 +3,7 @@
 import pytest
 from served import REQUESTS, fail, friedman, wait_for
 
-from streamboost.checkpoints import CheckpointStore, read_latest
+from streamboost.persistence.checkpoints import CheckpointStore, read_latest
 from streamboost.serving import writer as writer_module
 
 

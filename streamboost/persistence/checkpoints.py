@@ -6,8 +6,8 @@
     DIR/checkpoint-00000042.safetensors     the newest
     DIR/lock                                held by the process that writes here
 
-A checkpoint is a snapshot like any saved model, see :mod:`streamboost.snapshots`: written beside its place, brought to
-disk, renamed. Only then is an older one deleted, so at every moment at least one whole checkpoint is there.
+A checkpoint is a snapshot like any saved model, see :mod:`streamboost.persistence.snapshots`: written beside its place,
+brought to disk, renamed. Only then is an older one deleted, so at every moment at least one whole checkpoint is there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from streamboost import snapshots
 from streamboost.errors import NewerFormat, SnapshotError
+from streamboost.persistence import snapshots
 
 KEPT = 2
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
@@ -33,7 +33,7 @@ class Checkpoint:
     Parameters
     ----------
     model : object
-        Anything :func:`streamboost.snapshots.save` takes.
+        Anything :func:`streamboost.persistence.snapshots.save` takes.
     position : JSON value
         Where its source goes on.
     rows : int

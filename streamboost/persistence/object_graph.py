@@ -3,19 +3,16 @@
 Into :func:`take_apart` flows one object, container or random generator; out flow its parts, of which
 :func:`put_together` makes its equal. An object needs no code of its own for this: its parts are its attributes.
 Left out are the slots a class names beside an explicit ``__dict__``: caches, which follow from the rest.
-:func:`flatten` and :func:`same_state` walk a whole model this way. Objects are made of streamboost's own classes only,
-and without running any of their methods.
+:func:`flatten` and :func:`same_state` walk a whole model this way. Objects are made of registered classes only (see
+:mod:`~streamboost.persistence.registry`), and without running any of their methods.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import pickle
 import struct
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from types import MemberDescriptorType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -24,8 +21,7 @@ from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Generat
 from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
-
-PACKAGE = __name__.partition(".")[0]
+from streamboost.persistence.registry import find_class, name_of
 
 ARRAY_KINDS = "biufcSUmM"
 PLAIN = (type(None), bool, int, float, str, bytes)
@@ -135,7 +131,7 @@ def put_together(kind: str, keys: list[Any], items: list[Any]) -> Any:
         bit_generator: Any = BIT_GENERATORS[kind](seed_seq)
         bit_generator.state = state
         return bit_generator
-    return _new_object(_find_class(kind), keys, items)
+    return _new_object(find_class(kind), keys, items)
 
 
 def _attributes(value: Any) -> dict[str, object]:
@@ -188,37 +184,9 @@ def _is_named_tuple(cls: type) -> bool:
 
 
 def _class_name(cls: type) -> str | None:
-    """How a file calls a class of ours; None for a class whose objects could not be made again."""
-    name = f"{cls.__module__}:{cls.__qualname__}"
-    try:
-        if _find_class(name) is not cls or issubclass(cls, Enum):
-            return None
-        if not _is_named_tuple(cls):
-            object.__new__(cls)  # refuses where a built-in base holds part of the state
-    except (SnapshotError, TypeError):
-        return None
-    return name
-
-
-@functools.cache
-def _find_class(name: str) -> type:
-    """Find a class by ``module:name``, among those that streamboost itself defines."""
-    module, _, qualname = name.partition(":")
-    path = module.split(".")
-    try:
-        if path[0] != PACKAGE or any(part.startswith("__") for part in path):
-            raise ImportError(f"not a module of {PACKAGE}")
-        found: Any = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = vars(found)[part]
-        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, qualname):
-            raise TypeError("not a class defined there")
-    except (ImportError, KeyError, TypeError) as error:
-        raise SnapshotError(
-            f"it holds a {name!r}, which is no class of this {PACKAGE} ({error}). "
-            f"Use the version of {PACKAGE} that saved it."
-        ) from error
-    return found
+    """How a file calls a class of ours; None for one whose objects are not saved."""
+    name = name_of(cls)
+    return name if name is not None and find_class(name) is cls else None
 
 
 def is_scalar(value: object) -> bool:

@@ -2,16 +2,17 @@
 
 Into :func:`save` flows any model built of streamboost's own objects, arrays, random generators, plain containers,
 numbers and text; out of :func:`load` it flows again, bit for bit. A model needs no code of its own for this:
-:mod:`streamboost.states` takes it apart and puts it together, and what is reachable twice is saved once.
+:mod:`streamboost.persistence.object_graph` takes it apart and puts it together, and what is reachable twice is
+saved once.
 
 The file is plain safetensors. Its metadata entry ``streamboost`` is JSON::
 
-    {"version": 1, "sha256": "...", "root": value, "nodes": [node, ...]}
+    {"version": 2, "sha256": "...", "root": value, "nodes": [node, ...]}
 
 A value is null, a boolean, a number or text as they stand in JSON; ``{"ref": 3}`` for node 3; or ``{"int": hex}``,
 ``{"float": hex}``, ``{"text": hex}``, ``{"bytes": hex}``, ``{"scalar": [dtype, hex]}`` and ``{"numpy": value}`` for
-what JSON cannot say. A node is an array by its name in the file, or a kind (``list``, ``PCG64``, or a class as
-``module:name``) with its keys and items. A node refers only to earlier nodes, so reading is one loop.
+what JSON cannot say. A node is an array by its name in the file, or a kind (``list``, ``PCG64``, or a class by its
+registered name) with its keys and items. A node refers only to earlier nodes, so reading is one loop.
 
 Loading runs no code that a file brings, and makes objects of streamboost's own classes only. The checksum covers
 every byte. It tells damage, not malice: kernels trust the arrays of a model, so load no file from a stranger.
@@ -34,11 +35,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.states import ARRAY_KINDS, PACKAGE, is_plain_array, is_scalar, put_together, take_apart
+from streamboost.persistence import format_1
+from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
+from streamboost.persistence.registry import PACKAGE
 
 Json: TypeAlias = Any
 
-VERSION = 1
+VERSION = 2
 HEADER_LIMIT = 100_000_000  # bytes: what safetensors agrees to read
 SEAL = rb"\"sha256\":\""  # what stands before the checksum, as JSON inside JSON
 BLANK = "0" * 64  # what stands for the checksum while it is being computed
@@ -63,7 +66,7 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     >>> import tempfile
     >>> import numpy as np
     >>> from streamboost.standardize import Standardizer
-    >>> from streamboost.states import same_state
+    >>> from streamboost.persistence.object_graph import same_state
     >>> scaler = Standardizer(n_features=1)
     >>> scaler.learn(np.array([[1.0], [4.0]]), np.ones(2))
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -259,7 +262,7 @@ def _unpack(data: bytes) -> Any:
             f"its format version is {version}, and this {PACKAGE} reads versions up to {VERSION}. "
             f"Upgrade: pip install --upgrade {PACKAGE}"
         )
-    if version != VERSION or data[at : at + len(BLANK)] != _checksum(data, at):
+    if version not in (1, VERSION) or data[at : at + len(BLANK)] != _checksum(data, at):
         raise SnapshotError("its checksum does not match, so it is damaged. Take an earlier copy.")
     arrays = {}
     for name, tensor in tensors.items():
@@ -271,7 +274,8 @@ def _unpack(data: bytes) -> Any:
             built.append(_array(arrays[node["name"]], node["dtype"], node["shape"]))
         else:
             keys, items = ([_read_value(part, built) for part in node[name]] for name in ("keys", "items"))
-            built.append(put_together(node["kind"], keys, items))
+            kind, keys = format_1.modernize(node["kind"], keys) if version == 1 else (node["kind"], keys)
+            built.append(put_together(kind, keys, items))
     return _read_value(header["root"], built)
 
 

@@ -1,0 +1,31 @@
+"""What names of format 1 are called now: it told classes by ``module:Class``, and some attributes by other words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CLASSES = {  # those whose name now is not their name then
+    "river_models:SGBClassifier": "river.SGBClassifier",
+    "river_models:SGBRegressor": "river.SGBRegressor",
+    "stacks.update_rules:AdaGrad": "AdaGradRule",
+    "cluster.key_models:Answer": "KeyAnswer",
+    "cluster.key_models:Answers": "KeyAnswers",
+    "cluster.key_rows:Batch": "KeyBatch",
+}
+ATTRIBUTES: dict[str, dict[str, str]] = {}  # of classes by their name now: what an attribute is called now
+
+
+def modernize(kind: str, keys: list[Any]) -> tuple[str, list[Any]]:
+    """Return the kind and the keys of a node of format 1 as format 2 has them.
+
+    Examples
+    --------
+    >>> modernize("streamboost.losses:Squared", ["l2"])
+    ('Squared', ['l2'])
+    """
+    package, _, place = kind.partition(".")
+    if package != "streamboost" or ":" not in place:
+        return kind, keys
+    name = CLASSES.get(place, place.partition(":")[2])
+    renamed = ATTRIBUTES.get(name, {})
+    return name, [renamed.get(key, key) for key in keys] if renamed else keys

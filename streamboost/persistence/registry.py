@@ -1,0 +1,87 @@
+"""The classes that files may hold, each under a short name that outlives any layout of the package.
+
+A file calls a class by its name here, never by its module: a class may move, its name stays. Only what stands here is
+saved, and nothing else is ever made of a file. To save a new class, add it to the line of its module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+
+from streamboost.errors import SnapshotError
+
+PACKAGE = __name__.partition(".")[0]
+
+MODULES = {
+    "streamboost.answers": "Answers",
+    "streamboost.bases": "Constant Frozen Linear",
+    "streamboost.binning": "Bins",
+    "streamboost.boosting": "Booster Hypothesis",
+    "streamboost.persistence.checkpoints": "Checkpoint",
+    "streamboost.committee": "Committee",
+    "streamboost.cost": "CostMeter",
+    "streamboost.descents": "AdaGrad Ball Box FrankWolfe GradientDescent Nesterov ResidualProjection",
+    "streamboost.edges": "EdgeMeter",
+    "streamboost.encoding": "Changes Encoder",
+    "streamboost.estimators": "SGBClassifier SGBRegressor",
+    "streamboost.guards": "Guard",
+    "streamboost.hedge": "Expert Hedge",
+    "streamboost.iterates": "Reservoir",
+    "streamboost.labels": "Labels",
+    "streamboost.links": "Identity Log Logit Margin SoftmaxLink",
+    "streamboost.loss_base": "Facts Scale",
+    "streamboost.losses": "Absolute FunctionLoss Hinge Huber Logistic Poisson Quantile Softmax Squared",
+    "streamboost.metric_base": "Probabilities Ring",
+    "streamboost.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
+    "streamboost.replay": "Replay",
+    "streamboost.reports": "Report",
+    "streamboost.scores": "ScoreBook",
+    "streamboost.stacks.conv": "ConvStack",
+    "streamboost.stacks.linear": "LinearStack",
+    "streamboost.stacks.neural": "TwoLayerStack",
+    "streamboost.stacks.refitted": "BatchStack Fitted FunctionStack Habits",
+    "streamboost.stacks.torch_blocks": "ListedModules StackedModules",
+    "streamboost.stacks.torch_stack": "TorchStack",
+    "streamboost.stacks.tree": "TreeStack",
+    "streamboost.stacks.update_rules": "Adam AdaGradRule=AdaGrad Momentum SGD",
+    "streamboost.stacks.wrapped": "Copy PartialFitStack RiverStack",
+    "streamboost.standardize": "Raw Standardizer",
+    "streamboost.succession": "Event Succession",
+    "streamboost.river_models": "river.SGBClassifier=SGBClassifier river.SGBRegressor=SGBRegressor",
+    "streamboost.cluster.crew": "Cut",
+    "streamboost.cluster.cuts": "Manifest",
+    "streamboost.cluster.key_models": "KeyAnswer=Answer KeyAnswers=Answers KeyModel Prior PriorLine",
+    "streamboost.cluster.key_rows": "KeyBatch=Batch Part Split",
+    "streamboost.cluster.key_store": "Packed",
+}
+PLACES: dict[str, tuple[str, str]] = {}  # module and class, by the name in files
+for _module, _names in MODULES.items():
+    for _entry in _names.split():
+        _name, _, _class = _entry.partition("=")
+        PLACES[_name] = _module, _class or _name
+NAMES = {place: name for name, place in PLACES.items()}
+
+
+def name_of(cls: type) -> str | None:
+    """Return the name of a class in files; None if its objects are not saved."""
+    return NAMES.get((cls.__module__, cls.__qualname__))
+
+
+@cache
+def find_class(name: str) -> type:
+    """Return the class of a name in files, importing its module if need be.
+
+    Examples
+    --------
+    >>> find_class("Squared").__module__
+    'streamboost.losses'
+    """
+    if name not in PLACES:
+        raise SnapshotError(
+            f"it holds a {name!r}, which is no class that this {PACKAGE} saves. "
+            f"Use the version of {PACKAGE} that saved it."
+        )
+    module, qualname = PLACES[name]
+    found: type = getattr(importlib.import_module(module), qualname)
+    return found
