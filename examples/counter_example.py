@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.descents import Ball, Descent, GradientDescent, ResidualProjection

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant
 from streamboost.binning import Bins
 from streamboost.boosting import BLOCK

@@ -35,7 +35,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.datasets import Dataset
 
 FOLDER = "STREAMBOOST_DATA"  # the environment variable

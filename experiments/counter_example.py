@@ -14,7 +14,7 @@ import numpy as np
 from examples.counter_example import SLOPES, START, along_one_axis, lopsided, path
 from experiments import charts
 from experiments.records import Mode, Progress, Record, Row, rounded
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.descents import Ball, GradientDescent, ResidualProjection

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments import charts, nets, table_1
 from experiments.records import Mode, Progress, Record, Row, rounded, summary
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 TITLE = "Figure 2: test loss against the cost of training"
 INTRODUCTION = (

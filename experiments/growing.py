@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments import charts, streams
 from experiments.records import Mode, Progress, Record, Row, rounded, summary
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.committee import Committee

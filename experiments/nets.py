@@ -21,7 +21,7 @@ from experiments import big_datasets
 from experiments.batch import GradientBoosting
 from experiments.records import rounded
 from streamboost import datasets
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.datasets import Dataset

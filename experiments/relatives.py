@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import charts, streams
 from experiments.records import Mode, Progress, Record, Row, rounded, summary
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
 from streamboost.descents import AdaGrad, Ball, Descent, FrankWolfe, GradientDescent, Nesterov, ResidualProjection

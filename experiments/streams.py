@@ -15,7 +15,7 @@ import numpy as np
 from experiments import big_datasets
 from experiments.big_datasets import MissingData
 from streamboost import datasets
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.datasets import Dataset
 
 

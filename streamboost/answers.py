@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from streamboost.arrays import BoolArray, FloatArray
+from streamboost._types import BoolArray, FloatArray
 from streamboost.metric_base import Probabilities
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost import linear_kernels, loss_kernels, row_plan
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.compiled import compiled_inline, compiled_inside, compiled_with
 from streamboost.linear_kernels import (
     CLIP,

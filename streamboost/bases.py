@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamboost import base_kernels
 from streamboost import linear_kernels as kernels
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.binning import cat_positions
 from streamboost.losses import Loss, Scale, Squared
 from streamboost.standardize import Standardizer

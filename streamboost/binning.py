@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.binning_kernels import encode, place_edges
 
 SAMPLE = 2048  # rows that place the edges: 32 for each of 64 bins

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.compiled import compiled, compiled_inside
 
 

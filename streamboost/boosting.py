@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from streamboost import descents, native, net_native
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
 from streamboost.chunks import Chunk, check_chunk, check_rows
 from streamboost.cost import CostMeter

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 
 def contraction(edge: ArrayLike, step: ArrayLike, strong_convexity: float, smoothness: float) -> FloatArray:

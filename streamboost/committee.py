@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamboost import limits, native, net_native
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.boosting import BLOCK, Booster
 from streamboost.chunks import Chunk, check_chunk, check_rows
 from streamboost.descents import GradientDescent

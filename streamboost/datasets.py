@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 CHECKSUMS = {  # SHA-256
     "a9a_test.parquet": "a2097c4311003f9356afd96a8aba6e0b5d7a021d773729dba5d0593fc74d0b7f",

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from streamboost import SGBClassifier
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observing import observe

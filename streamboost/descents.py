@@ -25,7 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.losses import Loss, Scale
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.compiled import compiled
 
 Meters = tuple[float, FloatArray, FloatArray, FloatArray]  # recall; missed, size and recent_sums of the learners

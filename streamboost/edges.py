@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.edge_kernels import Meters, count_edges
 
 

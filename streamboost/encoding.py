@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.rows import NAN, Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
 
 LARGEST = sys.float_info.max

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost import recipes
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.boosting import Booster, Iterate, Semantics
 from streamboost.chunks import check_weight
 from streamboost.committee import Committee

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from streamboost import recipes
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.committee import Committee
 from streamboost.encoding import Encoded
 from streamboost.errors import require

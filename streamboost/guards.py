@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamboost.arrays import BoolArray, FloatArray
+from streamboost._types import BoolArray, FloatArray
 from streamboost.loss_base import LARGEST_TARGET
 
 Task: TypeAlias = Literal["regression", "classification"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.hedge_kernels import (
     FAR_OFF,
     LOG_SHARE,

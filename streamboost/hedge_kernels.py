@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from streamboost import loss_kernels
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.loss_kernels import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.rows import Distinct, distinct, distinct_categories
 
 LabelKind: TypeAlias = Literal["string", "boolean", "number"]

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.compiled import compiled, compiled_inside
 
 Signs = NDArray[np.int8]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 # e³⁰⁰ is about 10¹³⁰: beyond any count, and its square still fits a float, so that sums of squared gradients
 # stay finite too.

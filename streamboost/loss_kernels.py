@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.compiled import compiled_inside
 
 Rule = tuple[int, float, float, int]  # the loss: its number, its option, its ridge; and the descent

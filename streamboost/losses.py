@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from streamboost.arrays import BoolArray, FloatArray
+from streamboost._types import BoolArray, FloatArray
 from streamboost.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 from streamboost.loss_base import Facts, Loss, Scale, row_weights, summed, whole
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.metric_base import NAN, Metric, Probabilities, errors_of, label_lists, read_probabilities
 
 __all__ = [

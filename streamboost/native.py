@@ -29,7 +29,7 @@ from streamboost import (
     row_plan,
     walk_kernels,
 )
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.chunks import Chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost import base_kernels, edge_kernels, hedge_kernels, linear_kernels, loss_kernels, row_plan
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.base_kernels import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
 from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.edge_kernels import Meters, count_edges

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamboost import native
 from streamboost import net_kernels as kernels
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.binning import cat_positions
 from streamboost.chunks import Chunk

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost import losses
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import STEPS, Committee

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost import base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.base_kernels import Line, base_scores
 from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.loss_kernels import RESIDUAL, Rule, add_gradient, set_gradients

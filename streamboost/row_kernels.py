@@ -20,7 +20,7 @@ from streamboost import (
     row_plan,
     walk_kernels,
 )
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.base_kernels import STILL, Line, Slopes, learn_base, set_base
 from streamboost.compiled import compiled_with
 from streamboost.edge_kernels import Meters, count_edges

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 
 Dialect: TypeAlias = Literal["array", "dict"]
 Kind: TypeAlias = Literal["number", "category"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost import linear_kernels as kernels
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 
 class Standardizer:

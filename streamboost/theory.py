@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.boosting import Booster
 from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
 from streamboost.chunks import check_chunk

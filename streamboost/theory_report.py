@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
 from streamboost import recipes, theory
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.boosting import Booster
 from streamboost.descents import ResidualProjection
 from streamboost.errors import require

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.compiled import compiled_inline, compiled_inside
 from streamboost.row_plan import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 

@@ -12,7 +12,8 @@ import numba
 import pytest
 
 import streamboost
-from streamboost import arrays, compiled
+from streamboost import compiled
+from streamboost import _types as arrays
 
 NO_KERNELS = {arrays.__name__, compiled.__name__}  # nothing of these is compiled into kernels
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import IntArray
+from streamboost._types import IntArray
 
 Key: TypeAlias = str | int | bool
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost import SGBClassifier, SGBRegressor, recipes
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.encoding import Encoded

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.cluster.hashing import plain_key, token_of, workers_of
 from streamboost.encoding import Encoded, Encoder
 from streamboost.rows import Distinct, distinct, read

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.cluster import key_models
 from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior

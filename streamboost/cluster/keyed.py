@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.cluster import hashing, key_beginning, key_models, key_moves
 from streamboost.cluster.crew import Crew, Cut, Engine, Ticket, make_crew
 from streamboost.cluster.hashing import Key

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 COLUMNS = 20  # the importances that are told
 LEARNERS = 128  # the edges that are told of a booster; of more, neighbours are averaged

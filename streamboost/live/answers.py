@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost.answers import Answers, joined, no_answers
-from streamboost.arrays import BoolArray
+from streamboost._types import BoolArray
 from streamboost.guards import Sifted, Task
 from streamboost.journal import Entry, Transaction
 from streamboost.metric_base import Probabilities

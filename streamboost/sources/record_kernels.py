@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from streamboost.arrays import IntArray
+from streamboost._types import IntArray
 
 NEWLINE = 10
 QUOTE = 34

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
-from streamboost.arrays import IntArray
+from streamboost._types import IntArray
 from streamboost.sources.record_kernels import NEWLINE, quoted_ends
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
 

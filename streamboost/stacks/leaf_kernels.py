@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost import row_plan, walk_kernels
-from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.compiled import compiled_with
 from streamboost.walk_kernels import Leaves, LevelBins, find_leaves, learn_leaves
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from streamboost import linear_kernels as kernels
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.stacks.base import Stack
 from streamboost.standardize import Raw, Standardizer
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import FloatArray, IntArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.binning import joined_columns
 from streamboost.stacks import neural_kernels as kernels
 from streamboost.stacks.base import Stack

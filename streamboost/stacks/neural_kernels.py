@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.compiled import compiled_inside, compiled_with
 from streamboost.stacks import (
     activation_kernels,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.compiled import compiled_inside
 from streamboost.stacks.plan_kernels import (
     INPUTS,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.stacks.base import Marks, Stack, Window
 
 Rule: TypeAlias = Callable[[FloatArray], FloatArray]

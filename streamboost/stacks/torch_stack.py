@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.stacks.base import Stack
 from streamboost.stacks.torch_blocks import (
     Block,

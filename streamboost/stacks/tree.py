@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.stacks import leaf_kernels, tree_kernels
 from streamboost.stacks.base import Marks, Stack, Window

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.arrays import BoolArray, FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.compiled import compiled, compiled_inside
 
 Codes = NDArray[np.uint8]

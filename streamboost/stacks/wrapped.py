@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.stacks.base import Stack
 from streamboost.stacks.refitted import (
     LARGEST_SEED,

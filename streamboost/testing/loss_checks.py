@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.losses import Loss
 from streamboost.testing.promises import expect, expect_close, expect_same, fail, pickled
 

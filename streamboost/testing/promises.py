@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamboost.arrays import FloatArray
+from streamboost._types import FloatArray
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.testing.promises import expect, expect_close, expect_same, largest, pickled
