@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import base_kernels
-from streamboost import linear_kernels as kernels
 from streamboost._types import FloatArray, IntArray
 from streamboost.binning import cat_positions
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import linear as kernels
 from streamboost.losses import Loss, Scale, Squared
 from streamboost.standardize import Standardizer
 

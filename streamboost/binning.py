@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.binning_kernels import encode, place_edges
+from streamboost.kernels.binning import encode, place_edges
 
 SAMPLE = 2048  # rows that place the edges: 32 for each of 64 bins
 LEVEL_BINS = 64  # of a categorical column at most: a set of them is the bits of one number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.edge_kernels import Meters, count_edges
+from streamboost.kernels.edges import Meters, count_edges
 
 
 class EdgeMeter:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.hedge_kernels import (
+from streamboost.kernels.hedge import (
     FAR_OFF,
     LOG_SHARE,
     SURPRISE,

@@ -1,7 +1,7 @@
 """The native path beside the plain one: boosters of trees under built-in losses, learned in one compiled loop.
 
 A booster keeps its own arrays, under its own names; :class:`Arena` lays those of several boosters end to end and
-leaves each with views of its part, so that the loop of :mod:`streamboost.row_kernels` takes a few dozen arrays however
+leaves each with views of its part, so that the loop of :mod:`streamboost.kernels.tree_loop` takes a few dozen arrays however
 many boosters there are. Whenever a booster has replaced an array (it grew, it was loaded), the arena is laid out anew.
 """
 
@@ -17,23 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import (
-    base_kernels,
-    edge_kernels,
-    hedge_kernels,
-    linear_kernels,
-    loss_kernels,
-    losses,
-    replay_kernels,
-    row_kernels,
-    row_plan,
-    walk_kernels,
-)
+from streamboost import losses
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.chunks import Chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.hedge import NO_DUEL, Hedge
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import edges as edge_kernels
+from streamboost.kernels import hedge as hedge_kernels
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import linear as linear_kernels
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels import replay as replay_kernels
+from streamboost.kernels import tree_loop as row_kernels
+from streamboost.kernels import tree_rows as walk_kernels
 from streamboost.losses import Loss, Scale
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack

@@ -1,4 +1,4 @@
-"""Boosters of networks in compiled code: the arrays of one booster, as :mod:`streamboost.net_kernels` wants them.
+"""Boosters of networks in compiled code: the arrays of one booster, as :mod:`streamboost.kernels.net_loop` wants them.
 
 The first rows, which tell the scales, go the plain way; then whole chunks take one call.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamboost import native
-from streamboost import net_kernels as kernels
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.binning import cat_positions
 from streamboost.chunks import Chunk
 from streamboost.hedge import NO_DUEL, Hedge
+from streamboost.kernels import net_loop as kernels
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
 from streamboost.standardize import Standardizer

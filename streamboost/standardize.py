@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost import linear_kernels as kernels
 from streamboost._types import FloatArray
+from streamboost.kernels import linear as kernels
 
 
 class Standardizer:

@@ -17,7 +17,7 @@ import numpy as np
 from streamboost.bases import Frozen
 from streamboost.boosting import Booster
 from streamboost.hedge import Expert
-from streamboost.hedge_kernels import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
+from streamboost.kernels.hedge import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
     from streamboost.committee import Committee

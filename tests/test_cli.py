@@ -502,7 +502,7 @@ def test_a_file_whose_columns_change_midway_fails_with_what_came_before_kept(tmp
 def test_a_model_of_a_newer_format_says_to_upgrade(rows, tmp_path, capsys):
     SGBRegressor().save(tmp_path / "m.safetensors")
     data = (tmp_path / "m.safetensors").read_bytes()
-    (tmp_path / "m.safetensors").write_bytes(data.replace(rb"\"version\":1,", rb"\"version\":9,"))
+    (tmp_path / "m.safetensors").write_bytes(data.replace(rb"\"version\":2,", rb"\"version\":9,"))
     code, error = refused(capsys, "inspect", tmp_path / "m.safetensors")
     assert code == 2
     assert "format version is 9" in error

@@ -12,8 +12,8 @@ import numba
 import pytest
 
 import streamboost
-from streamboost import compiled
 from streamboost import _types as arrays
+from streamboost.kernels import compiling as compiled
 
 NO_KERNELS = {arrays.__name__, compiled.__name__}  # nothing of these is compiled into kernels
 
@@ -56,17 +56,17 @@ def test_a_kernel_is_compiled_anew_when_any_file_it_calls_into_has_changed(name)
 
 
 def test_the_loops_of_rows_and_networks_reach_into_other_files():
-    assert {"streamboost.loss_kernels", "streamboost.row_plan"} <= reached("streamboost.row_kernels")
-    assert "streamboost.stacks.step_kernels" in reached("streamboost.net_kernels")
+    assert {"streamboost.kernels.losses", "streamboost.kernels.layout"} <= reached("streamboost.kernels.tree_loop")
+    assert "streamboost.kernels.nets.steps" in reached("streamboost.kernels.net_loop")
 
 
 def test_a_changed_file_counts_in_the_next_process_and_an_unchanged_one_compiles_nothing(tmp_path):
     (tmp_path / "inner.py").write_text(
-        "from streamboost.compiled import compiled_inside\n\n"
+        "from streamboost.kernels.compiling import compiled_inside\n\n"
         "@compiled_inside\ndef price():\n    return COST\n\nCOST = 1\n"
     )
     (tmp_path / "outer.py").write_text(
-        "import inner\nfrom inner import price\nfrom streamboost.compiled import compiled_with\n\n"
+        "import inner\nfrom inner import price\nfrom streamboost.kernels.compiling import compiled_with\n\n"
         "@compiled_with(inner)\ndef total():\n    return price() + 10\n\n"
         "print(total(), sum(total.stats.cache_hits.values()))\n"
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
-from streamboost.linear_kernels import BIAS_VARIANCE
+from streamboost.kernels.linear import BIAS_VARIANCE
 from streamboost.stacks.linear import LinearStack
 
 N, M = 3, 2

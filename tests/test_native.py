@@ -14,23 +14,19 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
-from streamboost import (
-    base_kernels,
-    hedge_kernels,
-    links,
-    loss_kernels,
-    native,
-    replay_kernels,
-    row_plan,
-    succession,
-    walk_kernels,
-)
+from streamboost import links, native, succession
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
-from streamboost.compiled import compiled_with
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.hedge import Hedge, stakes
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import hedge as hedge_kernels
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels import replay as replay_kernels
+from streamboost.kernels import tree_rows as walk_kernels
+from streamboost.kernels.compiling import compiled_with
 from streamboost.losses import (
     Absolute,
     Hinge,

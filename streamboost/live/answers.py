@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.answers import Answers, joined, no_answers
 from streamboost._types import BoolArray
+from streamboost.answers import Answers, joined, no_answers
 from streamboost.guards import Sifted, Task
 from streamboost.journal import Entry, Transaction
 from streamboost.metric_base import Probabilities

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from streamboost._types import IntArray
-from streamboost.sources.record_kernels import NEWLINE
+from streamboost.kernels.records import NEWLINE
 from streamboost.sources.text_formats import LINE_ENDS, UNREADABLE, TextFormat
 
 BLOCK = 1 << 20  # bytes

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.json
 
 from streamboost._types import IntArray
-from streamboost.sources.record_kernels import NEWLINE, quoted_ends
+from streamboost.kernels.records import NEWLINE, quoted_ends
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
 
 # A column that is whole so far may have a fraction later on, one of whole seconds milliseconds, and one that is empty

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.stacks import neural_kernels as kernels
+from streamboost.kernels.nets import stacks as kernels
 from streamboost.stacks.neural import Activation, Array, NeuralStack, Shapes, Update, starting_weights, whole_number
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from streamboost import linear_kernels as kernels
 from streamboost._types import FloatArray
+from streamboost.kernels import linear as kernels
 from streamboost.stacks.base import Stack
 from streamboost.standardize import Raw, Standardizer
 

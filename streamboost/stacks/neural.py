@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.binning import joined_columns
-from streamboost.stacks import neural_kernels as kernels
+from streamboost.kernels.nets import stacks as kernels
 from streamboost.stacks.base import Stack
 from streamboost.stacks.update_rules import UpdateRule, update_rule
 from streamboost.standardize import Raw, Standardizer

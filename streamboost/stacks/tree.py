@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
-from streamboost.stacks import leaf_kernels, tree_kernels
+from streamboost.kernels import tree_growing as tree_kernels
+from streamboost.kernels import tree_leaves as leaf_kernels
 from streamboost.stacks.base import Marks, Stack, Window
 
 

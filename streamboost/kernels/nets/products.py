@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streamboost.compiled import compiled_inside, compiled_loosely
-from streamboost.stacks.plan_kernels import Array
+from streamboost.kernels.compiling import compiled_inside, compiled_loosely
+from streamboost.kernels.nets.layout import Array
 
 
 @compiled_loosely("contract")

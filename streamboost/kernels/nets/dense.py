@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost.compiled import compiled_inside
-from streamboost.stacks.activation_kernels import activate, through
-from streamboost.stacks.output_kernels import speak
-from streamboost.stacks.plan_kernels import ACTIVATION, BLOCK, LEARNERS, OUTPUTS, UNITS, Array, Ints
-from streamboost.stacks.product_kernels import add_product, combine
+from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets.activations import activate, through
+from streamboost.kernels.nets.layout import ACTIVATION, BLOCK, LEARNERS, OUTPUTS, UNITS, Array, Ints
+from streamboost.kernels.nets.outputs import speak
+from streamboost.kernels.nets.products import add_product, combine
 
 SLICE = 16  # inputs taken at a time
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled
+from streamboost.kernels.compiling import compiled
 
 Meters = tuple[float, FloatArray, FloatArray, FloatArray]  # recall; missed, size and recent_sums of the learners
 

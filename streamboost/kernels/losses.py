@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled_inside
+from streamboost.kernels.compiling import compiled_inside
 
 Rule = tuple[int, float, float, int]  # the loss: its number, its option, its ridge; and the descent
 

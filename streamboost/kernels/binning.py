@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.compiled import compiled, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inside
 
 
 @compiled_inside

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.compiled import compiled, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inside
 
 Codes = NDArray[np.uint8]
 Leaves = NDArray[np.uint16]

@@ -1,7 +1,7 @@
 """The native row loop: what ``Booster.ask``, the hedge and ``Booster.tell`` do for a row, for all boosters at once.
 
 The arrays of all boosters lie end to end (see :mod:`streamboost.native`); ``plan`` (R, :data:`PLAN`) and ``rates``
-(R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see :mod:`streamboost.row_plan`).
+(R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see :mod:`streamboost.kernels.layout`).
 A row is first walked through every booster, then the hedge mixes what their partial sums say, and only then anything
 learns.
 """
@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost import (
-    base_kernels,
-    edge_kernels,
-    hedge_kernels,
-    linear_kernels,
-    loss_kernels,
-    replay_kernels,
-    row_plan,
-    walk_kernels,
-)
 from streamboost._types import FloatArray, IntArray
-from streamboost.base_kernels import STILL, Line, Slopes, learn_base, set_base
-from streamboost.compiled import compiled_with
-from streamboost.edge_kernels import Meters, count_edges
-from streamboost.hedge_kernels import (
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import edges as edge_kernels
+from streamboost.kernels import hedge as hedge_kernels
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import linear as linear_kernels
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels import replay as replay_kernels
+from streamboost.kernels import tree_rows as walk_kernels
+from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, set_base
+from streamboost.kernels.compiling import compiled_with
+from streamboost.kernels.edges import Meters, count_edges
+from streamboost.kernels.hedge import (
     READ_HEDGE,
     READ_HEDGE_OF_MEANS,
     READ_MEAN,
@@ -34,10 +32,10 @@ from streamboost.hedge_kernels import (
     read_experts,
     read_walk,
 )  # fmt: skip
-from streamboost.loss_kernels import Rule, set_targets
-from streamboost.replay_kernels import Windows, remember_row
-from streamboost.row_plan import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM
-from streamboost.walk_kernels import Trees, learn_leaves, walk_row
+from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM
+from streamboost.kernels.losses import Rule, set_targets
+from streamboost.kernels.replay import Windows, remember_row
+from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
 
 ROOMS = (
     base_kernels,

@@ -1,6 +1,6 @@
 """The native loop of networks: what ``Booster.ask``, the hedge and ``Booster.tell`` do for steps of so many rows.
 
-As in :mod:`streamboost.row_kernels` everybody predicts before anything learns. The hidden layer a prediction needed is
+As in :mod:`streamboost.kernels.tree_loop` everybody predicts before anything learns. The hidden layer a prediction needed is
 kept for the step that follows it, so that rows go forward once.
 """
 
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost import base_kernels, edge_kernels, hedge_kernels, linear_kernels, loss_kernels, row_plan
 from streamboost._types import FloatArray, IntArray
-from streamboost.base_kernels import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
-from streamboost.compiled import compiled_inside, compiled_with
-from streamboost.edge_kernels import Meters, count_edges
-from streamboost.hedge_kernels import (
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import edges as edge_kernels
+from streamboost.kernels import hedge as hedge_kernels
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import linear as linear_kernels
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
+from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.edges import Meters, count_edges
+from streamboost.kernels.hedge import (
     READ_HEDGE,
     READ_HEDGE_OF_MEANS,
     READ_MEAN,
@@ -23,15 +28,15 @@ from streamboost.hedge_kernels import (
     read_experts,
     read_walk,
 )
-from streamboost.loss_kernels import Rule, set_targets
-from streamboost.stacks import neural_kernels
-from streamboost.stacks.neural_kernels import backward, forward, make_room
-from streamboost.stacks.output_kernels import follow_targets, in_units, set_errors
-from streamboost.stacks.plan_kernels import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints
-from streamboost.stacks.step_kernels import take_step
+from streamboost.kernels.losses import Rule, set_targets
+from streamboost.kernels.nets import stacks as neural_kernels
+from streamboost.kernels.nets.layout import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints
+from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors
+from streamboost.kernels.nets.stacks import backward, forward, make_room
+from streamboost.kernels.nets.steps import take_step
 
 Inputs = tuple[FloatArray, FloatArray, FloatArray]  # count, mean and m2 of what the networks see; of no length if raw
-# plan and numbers; parameters, first, second and average; steps and scale: see streamboost.stacks.neural_kernels
+# plan and numbers; parameters, first, second and average; steps and scale: see streamboost.kernels.nets.stacks
 Nets = tuple[Ints, FloatArray, Array, Array, Array, Array, Ints, FloatArray]
 NOT_FINITE, LOST = range(2)  # why a step was not taken
 

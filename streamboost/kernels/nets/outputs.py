@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled_inside
-from streamboost.stacks.plan_kernels import (
+from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets.layout import (
     INPUTS,
     LEARNERS,
     POSITIONS,
@@ -22,7 +22,7 @@ from streamboost.stacks.plan_kernels import (
     Ints,
     section_of,
 )  # fmt: skip
-from streamboost.stacks.product_kernels import dot
+from streamboost.kernels.nets.products import dot
 
 MEMORY = 1000.0  # rows over which the size of the targets is forgotten
 FORGOTTEN = 1.0 - 1.0 / MEMORY

@@ -23,21 +23,18 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled_inside, compiled_with
-from streamboost.stacks import (
-    activation_kernels,
-    conv_kernels,
-    dense_kernels,
-    output_kernels,
-    plan_kernels,
-    product_kernels,
-    step_kernels,
-)  # fmt: skip
-from streamboost.stacks.activation_kernels import LEAKY_RELU, RELU, SIGMOID, TANH
-from streamboost.stacks.conv_kernels import add_conv_gradient, conv_forward, cut_patches
-from streamboost.stacks.dense_kernels import add_dense_gradient, dense_forward
-from streamboost.stacks.output_kernels import follow_targets, in_units, set_errors, total_weight
-from streamboost.stacks.plan_kernels import (
+from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.nets import activations as activation_kernels  # fmt: skip
+from streamboost.kernels.nets import conv as conv_kernels
+from streamboost.kernels.nets import dense as dense_kernels
+from streamboost.kernels.nets import layout as plan_kernels
+from streamboost.kernels.nets import outputs as output_kernels
+from streamboost.kernels.nets import products as product_kernels
+from streamboost.kernels.nets import steps as step_kernels
+from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
+from streamboost.kernels.nets.conv import add_conv_gradient, conv_forward, cut_patches
+from streamboost.kernels.nets.dense import add_dense_gradient, dense_forward
+from streamboost.kernels.nets.layout import (
     ACTIVATION,
     AVERAGED,
     BLOCK,
@@ -61,7 +58,8 @@ from streamboost.stacks.plan_kernels import (
     Array,
     Ints,
 )  # fmt: skip
-from streamboost.stacks.step_kernels import take_step
+from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors, total_weight
+from streamboost.kernels.nets.steps import take_step
 
 __all__ = [  # what stacks need: the loops, and how to fill in a plan
     "ACTIVATION", "AVERAGED", "COLUMNS_OUT", "DEPTH", "HEIGHT", "INPUTS", "KERNEL", "LEAKY_RELU", "LEARNERS", "OUTPUTS",

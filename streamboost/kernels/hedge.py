@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from streamboost import loss_kernels
 from streamboost._types import FloatArray, IntArray
-from streamboost.compiled import compiled_inside, compiled_with
-from streamboost.loss_kernels import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
 
 # experts, decays, tempering, seen, losses, trust, voices
 Hedging = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost import linear_kernels, loss_kernels, row_plan
 from streamboost._types import FloatArray, IntArray
-from streamboost.compiled import compiled_inline, compiled_inside, compiled_with
-from streamboost.linear_kernels import (
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import linear as linear_kernels
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels.compiling import compiled_inline, compiled_inside, compiled_with
+from streamboost.kernels.layout import KEEP, RATE, SPREAD
+from streamboost.kernels.linear import (
     CLIP,
     Signs,
     adagrad_step,
@@ -17,8 +20,7 @@ from streamboost.linear_kernels import (
     least_squares_row,
     standard,
 )  # fmt: skip
-from streamboost.loss_kernels import Rule, add_gradient
-from streamboost.row_plan import KEEP, RATE, SPREAD
+from streamboost.kernels.losses import Rule, add_gradient
 
 # of the inputs: count, mean, m2 and the signs their weights must have; weights; what each level of a category adds
 Line = tuple[FloatArray, FloatArray, FloatArray, Signs, FloatArray, FloatArray]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled_inside
-from streamboost.stacks.plan_kernels import (
+from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets.layout import (
     AVERAGED,
     BEND,
     BETA1,

@@ -7,12 +7,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels
 from streamboost._types import FloatArray, IntArray
-from streamboost.base_kernels import Line, base_scores
-from streamboost.compiled import compiled_inside, compiled_with
-from streamboost.loss_kernels import RESIDUAL, Rule, add_gradient, set_gradients
-from streamboost.row_plan import (
+from streamboost.kernels import bases as base_kernels
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import linear as linear_kernels
+from streamboost.kernels import losses as loss_kernels
+from streamboost.kernels import tree_rows as walk_kernels
+from streamboost.kernels.bases import Line, base_scores
+from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.layout import (
     AT,
     CODE,
     DUE,
@@ -29,7 +32,8 @@ from streamboost.row_plan import (
     WARM,
     WARMUP,
 )  # fmt: skip
-from streamboost.walk_kernels import Leaves, LevelBins, leaf_steps
+from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, set_gradients
+from streamboost.kernels.tree_rows import Leaves, LevelBins, leaf_steps
 
 Codes = NDArray[np.uint8]
 # edges, n_edges and level_bins; X, y, weight, marks and codes of the rows held

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamboost.compiled import compiled_inside
-from streamboost.stacks.activation_kernels import activate, through
-from streamboost.stacks.output_kernels import speak
-from streamboost.stacks.plan_kernels import (
+from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets.activations import activate, through
+from streamboost.kernels.nets.layout import (
     ACTIVATION,
     BLOCK,
     COLUMNS_OUT,
@@ -26,7 +25,8 @@ from streamboost.stacks.plan_kernels import (
     Array,
     Ints,
 )  # fmt: skip
-from streamboost.stacks.product_kernels import add_dots, combine, sum_of
+from streamboost.kernels.nets.outputs import speak
+from streamboost.kernels.nets.products import add_dots, combine, sum_of
 
 
 @compiled_inside

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost.compiled import compiled_inside
+from streamboost.kernels.compiling import compiled_inside
 
 Array: TypeAlias = NDArray[Any]  # float32 or float64: the learners' own precision
 Ints: TypeAlias = NDArray[np.int64]

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.compiled import compiled_inline, compiled_inside
-from streamboost.row_plan import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
+from streamboost.kernels.compiling import compiled_inline, compiled_inside
+from streamboost.kernels.layout import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]

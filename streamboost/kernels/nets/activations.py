@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamboost.compiled import compiled_inside
-from streamboost.stacks.plan_kernels import Array
+from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets.layout import Array
 
 SIGMOID, TANH, RELU, LEAKY_RELU = range(4)
 LEAK = 0.01  # the slope of leaky ReLU below 0

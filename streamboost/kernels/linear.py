@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
-from streamboost.compiled import compiled, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inside
 
 Signs = NDArray[np.int8]
 

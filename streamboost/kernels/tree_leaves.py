@@ -1,6 +1,6 @@
 """How :class:`streamboost.stacks.tree.TreeStack` finds leaves, reads and teaches them: Numba functions on plain arrays.
 
-Nodes, leaves and their statistics are laid out as in :mod:`streamboost.stacks.tree_kernels`.
+Nodes, leaves and their statistics are laid out as in :mod:`streamboost.kernels.tree_growing`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost import row_plan, walk_kernels
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.compiled import compiled_with
-from streamboost.walk_kernels import Leaves, LevelBins, find_leaves, learn_leaves
+from streamboost.kernels import layout as row_plan
+from streamboost.kernels import tree_rows as walk_kernels
+from streamboost.kernels.compiling import compiled_with
+from streamboost.kernels.tree_rows import Leaves, LevelBins, find_leaves, learn_leaves
 
 Sets = NDArray[np.uint64]
 

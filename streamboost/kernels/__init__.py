@@ -1,0 +1,1 @@
+"""The compiled functions, in Numba: arrays in, arrays out; nothing above is imported here."""

@@ -1,0 +1,1 @@
+"""The compiled functions of networks: their layers, their outputs and their steps."""
