@@ -20,8 +20,8 @@ from streamboost.encoding import Encoded
 from streamboost.errors import require
 from streamboost.estimator_base import Row, StreamEstimator, Targets
 from streamboost.labels import Labels
-from streamboost.loss_base import LARGEST_TARGET
 from streamboost.losses import Logistic, Loss, Softmax
+from streamboost.losses.base import LARGEST_TARGET
 from streamboost.succession import Event
 
 

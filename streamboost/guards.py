@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.loss_base import LARGEST_TARGET
+from streamboost.losses.base import LARGEST_TARGET
 
 Task: TypeAlias = Literal["regression", "classification"]
 

@@ -18,8 +18,8 @@ from streamboost.boosting import Booster
 from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
 from streamboost.chunks import check_chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.links import Log, Logit, Margin
 from streamboost.losses import Loss
+from streamboost.losses.links import Log, Logit, Margin
 
 MARK_GROWTH = 1.05  # the curve over rows has a point at every 5 % more of them: 200 for 20,000 rows
 

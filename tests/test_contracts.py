@@ -13,8 +13,8 @@ from sklearn.svm import SVR
 from sklearn.tree import ExtraTreeRegressor
 from small_learners import nearest, river_line
 
-from streamboost import links, losses, testing
-from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
+from streamboost import losses, testing
+from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared, links
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.refitted import BatchStack, FunctionStack
 from streamboost.stacks.tree import TreeStack

@@ -24,7 +24,6 @@ from sklearn._loss.loss import (
 )
 
 from streamboost import testing
-from streamboost.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 from streamboost.losses import (
     NAMES,
     Absolute,
@@ -39,6 +38,7 @@ from streamboost.losses import (
     by_name,
     from_functions,
 )
+from streamboost.losses.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 
 
 def log_cosh_value(score, y):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
-from streamboost import links, native, succession
+from streamboost import native, succession
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
 from streamboost.committee import Committee
@@ -36,6 +36,7 @@ from streamboost.losses import (
     Quantile,
     Softmax,
     Squared,
+    links,
 )
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import flatten, same_state

@@ -29,9 +29,9 @@ MODULES = {
     "streamboost.hedge": "Expert Hedge",
     "streamboost.iterates": "Reservoir",
     "streamboost.labels": "Labels",
-    "streamboost.links": "Identity Log Logit Margin SoftmaxLink",
-    "streamboost.loss_base": "Facts Scale",
-    "streamboost.losses": "Absolute FunctionLoss Hinge Huber Logistic Poisson Quantile Softmax Squared",
+    "streamboost.losses.links": "Identity Log Logit Margin SoftmaxLink",
+    "streamboost.losses.base": "Facts Scale",
+    "streamboost.losses.builtin": "Absolute FunctionLoss Hinge Huber Logistic Poisson Quantile Softmax Squared",
     "streamboost.metric_base": "Probabilities Ring",
     "streamboost.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
     "streamboost.replay": "Replay",
@@ -75,7 +75,7 @@ def find_class(name: str) -> type:
     Examples
     --------
     >>> find_class("Squared").__module__
-    'streamboost.losses'
+    'streamboost.losses.builtin'
     """
     if name not in PLACES:
         raise SnapshotError(

@@ -19,28 +19,10 @@ from typing import Any
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
-from streamboost.loss_base import Facts, Loss, Scale, row_weights, summed, whole
+from streamboost.losses.base import Facts, Loss, Scale, row_weights, summed, whole
+from streamboost.losses.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 
 TIE = 1e-9  # scores nearer than this to one another are equal
-
-__all__ = [
-    "NAMES",
-    "Absolute",
-    "Facts",
-    "FunctionLoss",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Poisson",
-    "Quantile",
-    "Scale",
-    "Softmax",
-    "Squared",
-    "by_name",
-    "from_functions",
-]
 
 
 @dataclass(frozen=True)

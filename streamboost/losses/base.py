@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.links import Identity, Link
+from streamboost.losses.links import Identity, Link
 
 LARGEST_TARGET = 1e100  # whose square is a number still, and so is a sum of many such
 
