@@ -22,8 +22,8 @@ from rich.progress import track
 
 from benchmarks.bench_accuracy import keep, parser_of
 from benchmarks.report import table
-from streamboost.binning import Bins
 from streamboost.errors import require
+from streamboost.features.binning import Bins
 from streamboost.stacks.tree import TreeStack
 
 FloatArray = NDArray[np.float64]

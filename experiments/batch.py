@@ -25,12 +25,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant
-from streamboost.binning import Bins
 from streamboost.boosting import BLOCK
 from streamboost.chunks import check_chunk
 from streamboost.cost import CostMeter
 from streamboost.descents import Descent
 from streamboost.edges import EdgeMeter
+from streamboost.features.binning import Bins
 from streamboost.losses import Loss
 from streamboost.stacks.base import Stack
 

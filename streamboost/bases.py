@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.binning import cat_positions
+from streamboost.features.binning import cat_positions
+from streamboost.features.standardizer import Standardizer
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import linear as kernels
 from streamboost.losses import Loss, Scale, Squared
-from streamboost.standardize import Standardizer
 
 WIDEST = 200  # columns for which the covariance of all pairs is kept
 OPENING_ROWS = 64  # how many rows it takes to know where a constant should stand

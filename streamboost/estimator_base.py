@@ -24,12 +24,12 @@ from streamboost._types import FloatArray
 from streamboost.boosting import Booster, Iterate, Semantics
 from streamboost.chunks import check_weight
 from streamboost.committee import Committee
-from streamboost.encoding import Encoded, Encoder
 from streamboost.errors import require
-from streamboost.labels import Labels
+from streamboost.features.encoder import Encoded, Encoder
+from streamboost.features.labels import Labels
+from streamboost.features.reading import Dialect
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
-from streamboost.rows import Dialect
 from streamboost.succession import Event
 
 Row = Mapping[Hashable, Any]

@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamboost import recipes
 from streamboost._types import FloatArray
 from streamboost.committee import Committee
-from streamboost.encoding import Encoded
 from streamboost.errors import require
 from streamboost.estimator_base import Row, StreamEstimator, Targets
-from streamboost.labels import Labels
+from streamboost.features.encoder import Encoded
+from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
 from streamboost.losses.base import LARGEST_TARGET
 from streamboost.succession import Event

@@ -12,13 +12,13 @@ import numpy as np
 from streamboost import native
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.binning import cat_positions
 from streamboost.chunks import Chunk
+from streamboost.features.binning import cat_positions
+from streamboost.features.standardizer import Standardizer
 from streamboost.hedge import NO_DUEL, Hedge
 from streamboost.kernels import net_loop as kernels
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
-from streamboost.standardize import Standardizer
 
 if TYPE_CHECKING:
     from streamboost.boosting import Booster

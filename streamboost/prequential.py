@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from streamboost.answers import Answers, joined
 from streamboost.contenders import Contender, dialect_of, gives_probabilities, task_of
+from streamboost.features.reading import PANDAS_MISSING
 from streamboost.guards import Task
 from streamboost.reports import History, Report
 from streamboost.row_chunks import LabelledRows, Target, cut, slice_rows, targets_at_hand
-from streamboost.rows import PANDAS_MISSING
 from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 
 __all__ = ["History", "Report", "prequential", "run"]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.binning import Bins
+from streamboost.features.binning import Bins
 from streamboost.stacks.base import Marks, Stack
 
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)

@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from streamboost.bases import OPENING_ROWS, Constant, Frozen, Linear
+from streamboost.features.standardizer import Standardizer
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Scale, Softmax, Squared
-from streamboost.standardize import Standardizer
 
 ONE = Scale(1.0, 1.0)
 

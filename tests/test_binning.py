@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamboost.binning import Bins
+from streamboost.features.binning import Bins
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 numbers_or_missing = st.lists(finite | st.just(np.nan), min_size=1, max_size=30)

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names, _check_n_features
 
-from streamboost.encoding import Encoded, Encoder
+from streamboost.features.encoder import Encoded, Encoder
 
 NAN = float("nan")
 
@@ -1157,7 +1157,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import pyarrow as pa
-from streamboost.encoding import Encoder
+from streamboost.features.encoder import Encoder
 encoder = Encoder()
 encoder.commit(encoder.encode(pa.table({"a": [1.5], "t": ["x"]})))
 print(encoder.encode([{"a": 2.0, "t": "x"}]).X.tolist(), encoder.encode([[3.0, None]]).X[0, 0])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamboost.labels import Labels
+from streamboost.features.labels import Labels
 
 one_kind = st.one_of(
     st.lists(st.text(max_size=3), min_size=1),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from streamboost.binning import Bins
+from streamboost.features.binning import Bins
 from streamboost.replay import Replay
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.tree import TreeStack

@@ -24,8 +24,9 @@ from streamboost.bases import Constant, Frozen
 from streamboost.boosting import Booster, Hypothesis
 from streamboost.cost import CostMeter
 from streamboost.descents import Ball, Box, FrankWolfe, GradientDescent, ResidualProjection
-from streamboost.encoding import Changes, Encoder
 from streamboost.errors import SnapshotError
+from streamboost.features.encoder import Changes, Encoder
+from streamboost.features.standardizer import Standardizer
 from streamboost.iterates import Reservoir
 from streamboost.losses import Absolute, Logistic, Scale, Squared
 from streamboost.persistence import snapshots
@@ -34,7 +35,6 @@ from streamboost.persistence.snapshots import load, save
 from streamboost.replay import Replay
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.tree import TreeStack
-from streamboost.standardize import Standardizer
 
 # A second reading of the format, by its description only.
 

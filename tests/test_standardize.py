@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost.standardize import Raw, Standardizer
+from streamboost.features.standardizer import Raw, Standardizer
 
 
 def learned(X, weight=None, clip=1e9):

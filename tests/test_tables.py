@@ -14,8 +14,8 @@ import pytest
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.encoding import Encoder
-from streamboost.labels import Labels
+from streamboost.features.encoder import Encoder
+from streamboost.features.labels import Labels
 from streamboost.persistence.object_graph import same_state
 
 NAN = float("nan")

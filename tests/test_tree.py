@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from streamboost.binning import Bins
+from streamboost.features.binning import Bins
 from streamboost.stacks.tree import TreeStack
 from streamboost.testing import check_stack
 

@@ -18,13 +18,13 @@ from streamboost import SGBClassifier, SGBRegressor, recipes
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
-from streamboost.encoding import Encoded
 from streamboost.errors import SnapshotError
 from streamboost.estimator_base import StreamEstimator
-from streamboost.labels import Labels
+from streamboost.features.encoder import Encoded
+from streamboost.features.labels import Labels
+from streamboost.features.reading import in_order
 from streamboost.losses import Softmax
 from streamboost.persistence import snapshots
-from streamboost.rows import in_order
 
 Method: TypeAlias = Literal["predict", "predict_proba"]
 

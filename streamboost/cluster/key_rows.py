@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.cluster.hashing import plain_key, token_of, workers_of
-from streamboost.encoding import Encoded, Encoder
-from streamboost.rows import Distinct, distinct, read
+from streamboost.features.encoder import Encoded, Encoder
+from streamboost.features.reading import Distinct, distinct, read
 
 Rows = Any  # pyarrow.Table, or list of dicts
 

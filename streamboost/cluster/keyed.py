@@ -23,7 +23,7 @@ from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
-from streamboost.labels import Labels
+from streamboost.features.labels import Labels
 from streamboost.persistence import snapshots
 from streamboost.row_chunks import as_targets
 

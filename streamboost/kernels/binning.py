@@ -1,4 +1,4 @@
-"""The loops behind :class:`streamboost.binning.Bins`: Numba functions on plain arrays."""
+"""The loops behind :class:`streamboost.features.binning.Bins`: Numba functions on plain arrays."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamboost.encoding import Encoder
+from streamboost.features.encoder import Encoder
+from streamboost.features.reading import is_text
 from streamboost.journal import PackedRow
-from streamboost.rows import is_text
 
 NUMBER, TEXT = pa.float64(), pa.string()
 

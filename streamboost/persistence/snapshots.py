@@ -65,7 +65,7 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from streamboost.standardize import Standardizer
+    >>> from streamboost.features.standardizer import Standardizer
     >>> from streamboost.persistence.object_graph import same_state
     >>> scaler = Standardizer(n_features=1)
     >>> scaler.learn(np.array([[1.0], [4.0]]), np.ones(2))

@@ -17,8 +17,8 @@ from typing import Any
 from streamboost.cluster.crew import Cut
 from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.features.labels import LabelKind, kind_of
 from streamboost.guards import Task
-from streamboost.labels import LabelKind, kind_of
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.binning import Bins
+from streamboost.features.binning import Bins
 
 Marks = NDArray[np.uint16]
 

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.kernels import linear as kernels
 from streamboost.stacks.base import Stack
-from streamboost.standardize import Raw, Standardizer
 
 
 class LinearStack(Stack):

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.binning import joined_columns
+from streamboost.features.binning import joined_columns
+from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.kernels.nets import stacks as kernels
 from streamboost.stacks.base import Stack
 from streamboost.stacks.update_rules import UpdateRule, update_rule
-from streamboost.standardize import Raw, Standardizer
 
 Activation: TypeAlias = Literal["sigmoid", "tanh", "relu", "leaky_relu"]
 Update: TypeAlias = Literal["adam", "sgd", "momentum", "adagrad"] | UpdateRule

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.stacks.base import Stack
 from streamboost.stacks.torch_blocks import (
     Block,
@@ -29,7 +30,6 @@ from streamboost.stacks.torch_blocks import (
     drawing_from,
     torch_module,
 )
-from streamboost.standardize import Raw, Standardizer
 
 TRIAL_ROWS = 3  # of the call that shows, before anything is learned, what a module makes of rows
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
+from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing as tree_kernels
 from streamboost.kernels import tree_leaves as leaf_kernels
 from streamboost.stacks.base import Marks, Stack, Window
@@ -82,7 +82,7 @@ class TreeStack(Stack):
     --------
     >>> import numpy as np
     >>> from types import SimpleNamespace
-    >>> from streamboost.binning import Bins
+    >>> from streamboost.features.binning import Bins
     >>> X = np.random.default_rng(0).uniform(size=(500, 2))
     >>> y = np.sin(6 * X[:, :1])
     >>> stack = TreeStack(n_learners=1, max_depth=4)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamboost._types import FloatArray
-from streamboost.rows import Distinct, distinct, distinct_categories
+from streamboost.features.reading import Distinct, distinct, distinct_categories
 
 LabelKind: TypeAlias = Literal["string", "boolean", "number"]
 

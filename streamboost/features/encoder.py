@@ -1,6 +1,6 @@
 """Rows of any kind to float arrays, learned as they flow.
 
-In flow rows, as :mod:`streamboost.rows` reads them; out flow float64 arrays (n, d), C-contiguous, sharing no memory
+In flow rows, as :mod:`streamboost.features.reading` reads them; out flow float64 arrays (n, d), C-contiguous, sharing no memory
 with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance.
 
 :class:`Encoder` remembers names, kinds and categories. It works in two steps, so that an error changes nothing and
@@ -20,7 +20,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.rows import NAN, Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
+from streamboost.features.reading import (
+    NAN,
+    Dialect,
+    Distinct,
+    Kind,
+    Rows,
+    cell,
+    in_order,
+    kind_differs,
+    read,
+    read_value,
+)
 
 LARGEST = sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})

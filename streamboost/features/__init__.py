@@ -1,0 +1,1 @@
+"""Any row becomes floats: reading, encoding, labels, standardizing, binning."""
