@@ -26,7 +26,7 @@ from benchmarks.bench_accuracy import error, keep, parser_of
 from benchmarks.peers import Streamboost
 from benchmarks.report import figure, table
 from streamboost import recipes
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
 from streamboost.replay import Replay
 
 Change = Callable[[Committee], Committee]

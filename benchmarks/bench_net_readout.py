@@ -19,7 +19,7 @@ from benchmarks.bench_accuracy import keep, parser_of
 from benchmarks.report import table
 from streamboost import datasets
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Loss, Squared
 from streamboost.stacks import TwoLayerStack

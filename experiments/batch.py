@@ -7,7 +7,7 @@ be kept. That is why it costs
     T_B · (1 + 2 + … + N) + 2 · T_B · N
 
 units when every learner sees T_B rows, where streaming boosting costs 3 · T · N
-(:class:`~streamboost.cost.CostMeter`).
+(:class:`~streamboost.boosting.cost.CostMeter`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant
-from streamboost.boosting import BLOCK
-from streamboost.chunks import check_chunk
-from streamboost.cost import CostMeter
+from streamboost.boosting.booster import BLOCK
+from streamboost.boosting.chunk import check_chunk
+from streamboost.boosting.cost import CostMeter
+from streamboost.boosting.edges import EdgeMeter
 from streamboost.descents import Descent
-from streamboost.edges import EdgeMeter
 from streamboost.features.binning import Bins
 from streamboost.losses import Loss
 from streamboost.stacks.base import Stack

@@ -20,7 +20,7 @@ from experiments.records import Mode, Progress, Record, Row, rounded, summary
 from streamboost._types import FloatArray
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Loss, Squared
 from streamboost.replay import Replay

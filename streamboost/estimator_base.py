@@ -1,7 +1,7 @@
 """What both estimators share: parameters, rows to arrays, one pass through the booster.
 
 Rows of any kind come in; here they are checked, all of them before anything changes, turned into arrays and
-handed to a :class:`~streamboost.committee.Committee`.
+handed to a :class:`~streamboost.boosting.committee.Committee`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost import recipes
 from streamboost._types import FloatArray
-from streamboost.boosting import Booster, Iterate, Semantics
-from streamboost.chunks import check_weight
-from streamboost.committee import Committee
+from streamboost.boosting.booster import Booster, Iterate, Semantics
+from streamboost.boosting.chunk import check_weight
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
-from streamboost.succession import Event
 
 Row = Mapping[Hashable, Any]
 

@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamboost import recipes
 from streamboost._types import FloatArray
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
 from streamboost.estimator_base import Row, StreamEstimator, Targets
 from streamboost.features.encoder import Encoded
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
 from streamboost.losses.base import LARGEST_TARGET
-from streamboost.succession import Event
 
 
 class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]

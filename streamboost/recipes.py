@@ -16,7 +16,7 @@ from streamboost import losses
 from streamboost._types import FloatArray
 from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
-from streamboost.committee import STEPS, Committee
+from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay

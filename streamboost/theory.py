@@ -2,7 +2,7 @@
 
 The formulas are in :mod:`streamboost.bounds`; this is the room to import them from.
 
-An edge measured as :class:`~streamboost.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0. The
+An edge measured as :class:`~streamboost.boosting.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0. The
 theorems, which speak of T → ∞, then hold on the very rows that were measured.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.boosting import Booster
+from streamboost.boosting.chunk import check_chunk
 from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
-from streamboost.chunks import check_chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.losses import Loss
 from streamboost.losses.links import Log, Logit, Margin

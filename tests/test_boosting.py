@@ -14,9 +14,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from streamboost import boosting, native
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.boosting import Booster
+from streamboost.boosting import booster as boosting
+from streamboost.boosting.loops import trees as native
 from streamboost.descents import AdaGrad, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import (
     Absolute,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streamboost.chunks import check_chunk, check_rows, check_weight
+from streamboost.boosting.chunk import check_chunk, check_rows, check_weight
 from streamboost.losses import Squared
 
 

@@ -9,10 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from river import linear_model
 
 import streamboost
-from streamboost import SGBClassifier, native
+from streamboost import SGBClassifier
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.loops import trees as native
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Softmax, Squared, from_functions

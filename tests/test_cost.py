@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from streamboost.bases import Constant
 from streamboost.boosting import Booster
-from streamboost.cost import CostMeter
+from streamboost.boosting.cost import CostMeter
 from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.losses import Squared
 from streamboost.replay import Replay

@@ -25,6 +25,7 @@ from sklearn.linear_model import SGDRegressor
 from starlette.applications import Starlette
 
 from streamboost import Booster, SGBClassifier, SGBRegressor
+from streamboost.boosting.drift_replacement import Event
 from streamboost.dashboard import Feed, observe, observing, routes, serve_in_thread, write_page
 from streamboost.dashboard import feed as feed_module
 from streamboost.dashboard.files import FILES, SCRIPTS, text
@@ -32,7 +33,6 @@ from streamboost.datasets import load_electricity
 from streamboost.descents import GradientDescent
 from streamboost.losses import Squared
 from streamboost.stacks import LinearStack
-from streamboost.succession import Event
 
 with warnings.catch_warnings():  # it would rather have the next httpx
     warnings.simplefilter("ignore")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamboost.edges import EdgeMeter
+from streamboost.boosting.edges import EdgeMeter
 
 
 def slow_edges(targets, h, weight):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, stakes
+from streamboost.boosting.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, stakes
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from streamboost.iterates import Reservoir
+from streamboost.boosting.reservoir import Reservoir
 
 
 def filled(capacity, n, seed=0):

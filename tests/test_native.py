@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
-from streamboost import native, succession
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting import drift_replacement as succession
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.hedge import Hedge, stakes
+from streamboost.boosting.loops import trees as native
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
-from streamboost.hedge import Hedge, stakes
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import hedge as hedge_kernels
 from streamboost.kernels import layout as row_plan

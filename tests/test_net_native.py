@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost import SGBClassifier, SGBRegressor, load, net_native
+from streamboost import SGBClassifier, SGBRegressor, load
 from streamboost.bases import Constant, Linear
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.loops import nets as net_native
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Poisson, Softmax, Squared

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 
-from streamboost import net_native, testing
+from streamboost import testing
 from streamboost.boosting import Booster
+from streamboost.boosting.loops import nets as net_native
 from streamboost.descents import GradientDescent
 from streamboost.losses import Squared
 from streamboost.persistence import object_graph as states

@@ -21,13 +21,13 @@ from safetensors.numpy import save as write_safetensors
 from sklearn.linear_model import SGDRegressor
 
 from streamboost.bases import Constant, Frozen
-from streamboost.boosting import Booster, Hypothesis
-from streamboost.cost import CostMeter
+from streamboost.boosting.booster import Booster, Hypothesis
+from streamboost.boosting.cost import CostMeter
+from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Ball, Box, FrankWolfe, GradientDescent, ResidualProjection
 from streamboost.errors import SnapshotError
 from streamboost.features.encoder import Changes, Encoder
 from streamboost.features.standardizer import Standardizer
-from streamboost.iterates import Reservoir
 from streamboost.losses import Absolute, Logistic, Scale, Squared
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import flatten, same_state
@@ -459,10 +459,10 @@ MALFORMED = {
     "a class merely imported": node("streamboost.persistence.snapshots:Path"),
     "a class of ours imported elsewhere": node("streamboost.bases:Standardizer"),
     "a function": node("streamboost.errors:require"),
-    "a method": node("streamboost.cost:CostMeter.predicted"),
+    "a method": node("streamboost.boosting.cost:CostMeter.predicted"),
     "a module": node("streamboost.persistence.snapshots:os"),
     "a class through a module": node("streamboost.persistence.snapshots:os.PathLike"),
-    "an old name in a new file": node("streamboost.cost:CostMeter"),
+    "an old name in a new file": node("streamboost.boosting.cost:CostMeter"),
     "an abstract class": node("Loss"),
     "an exception": node("SnapshotError"),
     "no class": node("streamboost.losses"),

@@ -12,10 +12,12 @@ from numpy.testing import assert_array_equal
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import ExtraTreeRegressor
 
-from streamboost import native, succession
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.boosting import Booster
-from streamboost.committee import Committee
+from streamboost.boosting import drift_replacement as succession
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.drift_replacement import PROOF_ROWS, REVIEW_EVERY, fresh_copy
+from streamboost.boosting.loops import trees as native
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Softmax, Squared
@@ -23,7 +25,6 @@ from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import same_state
 from streamboost.replay import Replay
 from streamboost.stacks import BatchStack, LinearStack, TreeStack
-from streamboost.succession import PROOF_ROWS, REVIEW_EVERY, fresh_copy
 
 RUNGS = (  # window, learners, depth, refit_every, forget, share of the natural step
     (4096, 20, 5, 128, None, 0.2),

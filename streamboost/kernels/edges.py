@@ -1,4 +1,4 @@
-"""What the weak learners explain of their targets, summed up as rows pass: see :mod:`streamboost.edges`."""
+"""What the weak learners explain of their targets, summed up as rows pass: see :mod:`streamboost.boosting.edges`."""
 
 from __future__ import annotations
 

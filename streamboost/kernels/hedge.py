@@ -1,4 +1,4 @@
-"""The weights of the hedge (:mod:`streamboost.hedge`), and how a score is read out of a walk."""
+"""The weights of the hedge (:mod:`streamboost.boosting.hedge`), and how a score is read out of a walk."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def count_losses(lost: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -
     """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
     _, decays, _, seen, losses, _, voices = hedge
     E, V = voices.shape[0], decays.shape[0] - 1
-    if duel[OLD] >= 0.0:  # see streamboost.succession
+    if duel[OLD] >= 0.0:  # see streamboost.boosting.drift_replacement
         old = lost[int(duel[OLD])]
         more = w * (old - lost[int(duel[NEW])])
         duel[ROWS] += 1.0

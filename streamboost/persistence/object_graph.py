@@ -46,7 +46,7 @@ def flatten(model: object) -> dict[str, object]:
 
     Examples
     --------
-    >>> from streamboost.cost import CostMeter
+    >>> from streamboost.boosting.cost import CostMeter
     >>> flatten({"cost": CostMeter(predictions=3), "seen": [1, None]})
     {"['cost'].predictions": 3, "['cost'].updates": 0, "['seen'][0]": 1, "['seen'][1]": None}
     """

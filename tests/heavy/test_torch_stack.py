@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from streamboost import SGBRegressor, testing  # noqa: E402
 from streamboost.bases import Constant  # noqa: E402
-from streamboost.boosting import Booster  # noqa: E402
+from streamboost.boosting.booster import Booster  # noqa: E402
 from streamboost.descents import GradientDescent  # noqa: E402
 from streamboost.errors import MissingDependency, SnapshotError  # noqa: E402
 from streamboost.losses import Squared  # noqa: E402

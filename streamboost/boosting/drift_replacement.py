@@ -16,11 +16,11 @@ import numpy as np
 
 from streamboost.bases import Frozen
 from streamboost.boosting import Booster
-from streamboost.hedge import Expert
+from streamboost.boosting.hedge import Expert
 from streamboost.kernels.hedge import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
-    from streamboost.committee import Committee
+    from streamboost.boosting.committee import Committee
 
 REVIEW_EVERY = 64  # rows between two looks
 SUSPICION = 0.85  # a shorter memory loses less than this share of what the longest does

@@ -20,14 +20,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamboost import descents, native, net_native
+from streamboost import descents
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
-from streamboost.chunks import Chunk, check_chunk, check_rows
-from streamboost.cost import CostMeter
+from streamboost.boosting.chunk import Chunk, check_chunk, check_rows
+from streamboost.boosting.cost import CostMeter
+from streamboost.boosting.edges import EdgeMeter
+from streamboost.boosting.loops import nets as net_native
+from streamboost.boosting.loops import trees as native
+from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent
-from streamboost.edges import EdgeMeter
-from streamboost.iterates import Reservoir
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -302,7 +304,7 @@ class Booster:
             "Use a smaller step size, or a projection (ResidualProjection with a domain)."
         )
 
-    # The native path: see streamboost.native.
+    # The native path: see streamboost.boosting.loops.trees.
 
     def _native(self) -> native.Arena | None:
         """The arrays of this booster as the compiled loop wants them; None if it does not know this kind."""

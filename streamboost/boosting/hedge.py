@@ -149,7 +149,7 @@ class Hedge:
     ) -> FloatArray | None:
         """Take in what each expert said of a row, (E, m), and its target (k,); return what each lost, if it counts.
 
-        ``duel``: what :class:`streamboost.succession.Succession` counts of two of the experts.
+        ``duel``: what :class:`streamboost.boosting.drift_replacement.Succession` counts of two of the experts.
         """
         if weight <= 0:
             return None

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamboost import native
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.chunks import Chunk
+from streamboost.boosting.chunk import Chunk
+from streamboost.boosting.hedge import NO_DUEL, Hedge
+from streamboost.boosting.loops import trees as native
 from streamboost.features.binning import cat_positions
 from streamboost.features.standardizer import Standardizer
-from streamboost.hedge import NO_DUEL, Hedge
 from streamboost.kernels import net_loop as kernels
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from streamboost import losses
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.chunks import Chunk
+from streamboost.boosting.chunk import Chunk
+from streamboost.boosting.hedge import NO_DUEL, Hedge
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.hedge import NO_DUEL, Hedge
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import edges as edge_kernels
 from streamboost.kernels import hedge as hedge_kernels

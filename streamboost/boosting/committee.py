@@ -12,14 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamboost import limits, native, net_native
 from streamboost._types import FloatArray
-from streamboost.boosting import BLOCK, Booster
-from streamboost.chunks import Chunk, check_chunk, check_rows
+from streamboost.boosting import memory_budget as limits
+from streamboost.boosting.booster import BLOCK, Booster
+from streamboost.boosting.chunk import Chunk, check_chunk, check_rows
+from streamboost.boosting.drift_replacement import REVIEW_EVERY, Event, Succession
+from streamboost.boosting.hedge import HALF_LIVES, NO_DUEL, Expert, Hedge
+from streamboost.boosting.loops import nets as net_native
+from streamboost.boosting.loops import trees as native
 from streamboost.descents import GradientDescent
-from streamboost.hedge import HALF_LIVES, NO_DUEL, Expert, Hedge
 from streamboost.losses import Loss
-from streamboost.succession import REVIEW_EVERY, Event, Succession
 
 STEPS = (0,)  # the partial sums that are experts, beside the last of each booster: the base alone
 
@@ -190,7 +192,7 @@ class Committee:
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """Predict each row, then learn it; return the scores made before learning, (n, m).
 
-        Arguments as in :meth:`streamboost.boosting.Booster.learn`.
+        Arguments as in :meth:`streamboost.boosting.booster.Booster.learn`.
         """
         X, y, weight = check_chunk(X, y, weight, self.loss, self.n_features)
         self.check_weight(weight)
@@ -328,7 +330,7 @@ class Committee:
             raise ValueError("the committee has seen no row yet. Call learn(X, y) first.")
         return check_rows(X, self.n_features)
 
-    # The native path: see streamboost.native.
+    # The native path: see streamboost.boosting.loops.trees.
 
     def _native(self) -> native.Arena | None:
         """The arrays of all boosters as the compiled loop wants them; None if it does not know one of them."""
