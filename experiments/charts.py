@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from streamboost.theory_report import COLOURS, FAINT, INK, STYLE, blank, inline_svg, logarithmic, whole_numbers
+from streamboost.theory.report import COLOURS, FAINT, INK, STYLE, blank, inline_svg, logarithmic, whole_numbers
 
 __all__ = ["COLOURS", "FAINT", "INK", "band", "blank", "legend", "logarithmic", "save", "shades", "whole_numbers"]
 

@@ -25,7 +25,7 @@ from streamboost.losses import Absolute, Hinge, Logistic, Loss, Squared
 from streamboost.replay import Replay
 from streamboost.stacks import TreeStack
 from streamboost.theory import measure_regret
-from streamboost.theory_report import hindsight_tree
+from streamboost.theory.report import hindsight_tree
 
 TITLE = "Figure 1: average regret over learners, depth and rows"
 INTRODUCTION = (

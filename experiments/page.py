@@ -13,8 +13,8 @@ from pathlib import Path
 
 from experiments import records, registry
 from experiments.records import Record, Row
-from streamboost import theory_report
-from streamboost.theory_report import figures, shell
+from streamboost.theory import report as theory_report
+from streamboost.theory.report import figures, shell
 
 TITLE = "Gradient boosting on stochastic data streams: the experiments again"
 DRAWS = (Path(theory_report.__file__),)  # beside the experiment itself

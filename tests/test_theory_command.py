@@ -9,7 +9,7 @@ import pytest
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.cli import main
-from streamboost.theory_report import report
+from streamboost.theory.report import report
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from streamboost.descents import GradientDescent
 from streamboost.losses import Absolute, Hinge, Logistic, Softmax, Squared
 from streamboost.replay import Replay
 from streamboost.stacks import LinearStack, TreeStack
-from streamboost.theory_report import _regret_over_learners, blank, hindsight_tree, inline_svg, logarithmic, report
+from streamboost.theory.report import _regret_over_learners, blank, hindsight_tree, inline_svg, logarithmic, report
 
 
 @pytest.fixture(scope="module")

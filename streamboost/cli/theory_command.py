@@ -35,7 +35,7 @@ def theory(
     bad: list[BadRow] = []
     console = terminal(stderr=True, quiet=as_json)
     with asked():
-        from streamboost.theory_report import report
+        from streamboost.theory.report import report
 
         estimator = load_model(model)
         if not hasattr(estimator, "committee_"):

@@ -1,6 +1,6 @@
 """What the paper promises, beside what a run delivers: bounds, measured regret, and advice from the edges.
 
-The formulas are in :mod:`streamboost.bounds`; this is the room to import them from.
+The formulas are in :mod:`streamboost.theory.bounds`.
 
 An edge measured as :class:`~streamboost.boosting.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0. The
 theorems, which speak of T → ∞, then hold on the very rows that were measured.
@@ -16,33 +16,16 @@ import numpy as np
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.boosting import Booster
 from streamboost.boosting.chunk import check_chunk
-from streamboost.bounds import answer_bound, contraction, nonsmooth_bound, residual_bound, smooth_bound
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.losses import Loss
 from streamboost.losses.links import Log, Logit, Margin
+from streamboost.theory.bounds import nonsmooth_bound, smooth_bound
 
 MARK_GROWTH = 1.05  # the curve over rows has a point at every 5 % more of them: 200 for 20,000 rows
 
 ENOUGH_ROWS = 100  # before that, edges tell more of the start than of the learners
 FAINT = 0.01  # an edge below this explains nothing worth a learner
 HARM = -0.05  # one below this is more than the noise of measuring 0
-
-__all__ = [
-    "Curve",
-    "Regret",
-    "RegretMeter",
-    "answer_bound",
-    "comparator_scores",
-    "contraction",
-    "diagnose",
-    "judge",
-    "measure_regret",
-    "nonsmooth_bound",
-    "prefix_scores",
-    "residual_bound",
-    "smooth_bound",
-]
-
 
 # The regret.
 
