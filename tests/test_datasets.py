@@ -1,4 +1,4 @@
-"""The facts about the shipped files come from their sources, as told in streamboost/data/README.md."""
+"""The facts about the shipped files come from their sources, as told in streamboost/datasets/data/README.md."""
 
 import hashlib
 import re
@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
-from streamboost import datasets
-from streamboost.datasets import friedman, load_a9a, load_abalone, load_electricity
+from streamboost.datasets import friedman, load_a9a, load_abalone, load_electricity, loaders
 
-DATA = resources.files("streamboost") / "data"
+DATA = resources.files("streamboost.datasets") / "data"
 
 
 def test_abalone_has_the_rows_rings_and_sexes_of_its_source():
@@ -62,7 +61,7 @@ def test_a_damaged_file_is_refused(monkeypatch, tmp_path):
     damaged = bytearray((DATA / "abalone.parquet").read_bytes())
     damaged[5000] ^= 1
     (tmp_path / "data" / "abalone.parquet").write_bytes(damaged)
-    monkeypatch.setattr(datasets, "resources", SimpleNamespace(files=lambda package: tmp_path))
+    monkeypatch.setattr(loaders, "resources", SimpleNamespace(files=lambda package: tmp_path))
     with pytest.raises(
         ValueError, match=f"abalone.parquet is damaged: its SHA-256 is {hashlib.sha256(damaged).hexdigest()}"
     ):
@@ -76,7 +75,7 @@ def test_the_readme_names_every_file_with_its_size_and_checksum():
     files = {file.name: file.read_bytes() for file in DATA.iterdir() if file.name.endswith(".parquet")}
     told = {name: (int(size.replace(",", "")), checksum) for name, size, checksum in rows}
     assert told == {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
-    assert {name: checksum for name, (_, checksum) in told.items()} == datasets.CHECKSUMS
+    assert {name: checksum for name, (_, checksum) in told.items()} == loaders.CHECKSUMS
 
 
 # Generated streams.

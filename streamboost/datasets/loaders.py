@@ -1,7 +1,7 @@
 """Data to try things on: three small sets that travel with the package, and a generated stream.
 
 Out of every function here comes a :class:`Dataset`: float rows, targets, and the names of the columns. Where the
-sets come from, and under which licence, is told in ``streamboost/data/README.md``.
+sets come from, and under which licence, is told in ``streamboost/datasets/data/README.md``.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ def shipped_file(name: str) -> str:
     if f"{name}.parquet" not in CHECKSUMS:
         known = [file.removesuffix(".parquet") for file in CHECKSUMS]
         raise ValueError(f"{name!r} does not travel with the package, expected one of {known}.")
-    return str(resources.files("streamboost").joinpath("data", f"{name}.parquet"))
+    return str(resources.files("streamboost.datasets").joinpath("data", f"{name}.parquet"))
 
 
 def _load(file: str, description: str, kind: type) -> Dataset:
     """Read a shipped file: columns of numbers, the last of which is the target."""
-    content = resources.files("streamboost").joinpath("data", file).read_bytes()
+    content = resources.files("streamboost.datasets").joinpath("data", file).read_bytes()
     checksum = hashlib.sha256(content).hexdigest()
     if checksum != CHECKSUMS[file]:
         raise ValueError(
