@@ -25,8 +25,8 @@ from benchmarks import streams
 from benchmarks.bench_accuracy import error, keep, parser_of
 from benchmarks.peers import Streamboost
 from benchmarks.report import figure, table
-from streamboost import recipes
 from streamboost.boosting.committee import Committee
+from streamboost.estimators import defaults as recipes
 from streamboost.replay import Replay
 
 Change = Callable[[Committee], Committee]

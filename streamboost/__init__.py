@@ -11,7 +11,12 @@ __version__ = "0.1.0"
 
 __all__ = ["Booster", "SGBClassifier", "SGBRegressor", "load"]
 
-_HOMES = {"Booster": "boosting", "SGBClassifier": "estimators", "SGBRegressor": "estimators", "load": "snapshots"}
+_HOMES = {
+    "Booster": "boosting",
+    "SGBClassifier": "estimators",
+    "SGBRegressor": "estimators",
+    "load": "persistence.snapshots",
+}
 
 
 def __getattr__(name: str) -> Any:

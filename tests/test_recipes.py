@@ -6,9 +6,10 @@ import pytest
 from sklearn.linear_model import LinearRegression, SGDRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from streamboost import SGBRegressor, recipes
+from streamboost import SGBRegressor
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
+from streamboost.estimators import defaults as recipes
 from streamboost.losses import Absolute, Hinge, Logistic, Quantile, Softmax, Squared
 from streamboost.stacks import BatchStack, LinearStack, PartialFitStack, TreeStack
 

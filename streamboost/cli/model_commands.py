@@ -17,9 +17,9 @@ from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_metrics, print_pairs, terminal
 from streamboost.cluster.crew import Cut
 from streamboost.contenders import task_of
-from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators.base import StreamEstimator
+from streamboost.estimators.describe import describe, plain, plain_metrics
 from streamboost.guards import Guard
-from streamboost.inspection import describe, plain, plain_metrics
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
 from streamboost.scores import ScoreBook, Scored, choose_metrics

@@ -19,8 +19,8 @@ from streamboost.cli.model_commands import AsJson, ModelPath, load_model
 from streamboost.cli.reading import Format, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
-from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
+from streamboost.estimators.base import StreamEstimator
 from streamboost.predictions import as_column, label_type
 from streamboost.sources import open_source
 

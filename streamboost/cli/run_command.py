@@ -26,8 +26,8 @@ from streamboost.cli.resuming import (
 from streamboost.cli.screens import Dashboard, Screen, print_columns, print_summary, terminal
 from streamboost.dashboard.export import write_page
 from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.estimators.describe import plain_metrics
 from streamboost.guards import Guard, Task, label_kind
-from streamboost.inspection import plain_metrics
 from streamboost.metrics import BY_NAME
 from streamboost.reports import Report
 from streamboost.running import Interrupted, Options, Run

@@ -14,8 +14,8 @@ from streamboost.cli.reading import Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.estimators import SGBClassifier
+from streamboost.estimators.describe import plain
 from streamboost.guards import Guard, Sifted
-from streamboost.inspection import plain
 from streamboost.sources import BadRow, open_source
 
 

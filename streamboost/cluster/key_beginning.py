@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamboost.errors import SnapshotError
-from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators.base import StreamEstimator
 from streamboost.persistence import snapshots
 
 FILE = "beginning.safetensors"

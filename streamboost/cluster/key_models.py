@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost import SGBClassifier, SGBRegressor, recipes
+from streamboost import SGBClassifier, SGBRegressor
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.errors import SnapshotError
-from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators import defaults as recipes
+from streamboost.estimators.base import StreamEstimator
 from streamboost.features.encoder import Encoded
 from streamboost.features.labels import Labels
 from streamboost.features.reading import in_order

@@ -23,7 +23,7 @@ from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior
 from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
-from streamboost.estimator_base import StreamEstimator
+from streamboost.estimators.base import StreamEstimator
 from streamboost.features.encoder import Encoded
 from streamboost.persistence import snapshots
 

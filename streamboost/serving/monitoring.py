@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streamboost.dashboard import Feed, observe
-from streamboost.inspection import describe
+from streamboost.estimators.describe import describe
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.answers import answer

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from streamboost.cluster.crew import Cut
-from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier, SGBRegressor
+from streamboost.estimators.base import StreamEstimator
 from streamboost.features.labels import LabelKind, kind_of
 from streamboost.guards import Task
 from streamboost.live import LiveModel

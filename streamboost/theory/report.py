@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-from streamboost import recipes, theory
+from streamboost import theory
 from streamboost._types import FloatArray
 from streamboost.boosting import Booster
 from streamboost.descents import ResidualProjection
 from streamboost.errors import require
+from streamboost.estimators import defaults as recipes
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.theory import Regret

@@ -1,4 +1,4 @@
-"""The two estimators, fluent in scikit-learn's dialect and in River's, on the same state."""
+"""The classifier: labels and their probabilities, from rows that keep coming."""
 
 from __future__ import annotations
 
@@ -8,168 +8,20 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from streamboost import recipes
 from streamboost._types import FloatArray
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
-from streamboost.estimator_base import Row, StreamEstimator, Targets
+from streamboost.estimators import defaults as recipes
+from streamboost.estimators.base import Row, StreamEstimator, Targets
 from streamboost.features.encoder import Encoded
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
-from streamboost.losses.base import LARGEST_TARGET
-
-
-class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
-    """Streaming gradient boosting for real-valued targets, one or several.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        ``"squared_error"`` (which ``"auto"`` stands for), ``"absolute_error"``, ``"huber"``, ``"quantile"`` (the
-        median), ``"poisson"``, or any loss of :mod:`streamboost.losses`, such as ``Quantile(0.9)``.
-    n_estimators : int
-        N, the number of weak learners of the longest memory; shorter memories have fewer.
-    learning_rate : float or "theory", optional
-        η, the step size of the longest memory. ``"theory"`` takes it from each learner's measured edge. Left out, the
-        loss suggests one.
-    max_depth : int
-        Depth of the trees of the longest memory.
-    min_samples_leaf : int
-        Rows a leaf must hold when it is grown.
-    l2 : float
-        The ridge that pulls a leaf towards 0.
-    max_features : int, float, "sqrt" or None
-        Among how many columns, drawn anew each time, a refitted tree looks for splits: a number, or a share of them.
-    monotonic_cst : array of shape (d,) or dict, optional
-        For each column, or for some by name or number, 1, 0 or -1: whether predictions must rise with it, are free, or
-        must fall. Of a classifier this is the score of the second of two classes.
-    learner : "tree", "linear", "mlp", stack, or a model to wrap
-        The weak learners: any stack, River regressor, scikit-learn regressor or fitting function. ``"mlp"`` are
-        two-layer networks, a sixth as many as ``n_estimators`` says.
-    base : "linear", "constant", number, base, or fitted model
-        y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
-    descent : Descent, optional
-        Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
-    memory : int, sequence of int, or None
-        How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
-        different memories. Learners other than trees use the longest only.
-    budget : float
-        How much refitting is done per row: 2 is twice the usual work.
-    readout : {"hedge", "last", "mean"}
-        A vote over partial sums of all boosters, weighed by what each lost on the latest rows; or, of a single booster,
-        yᴺ as in Algorithm 1 or the mean of the partial sums as in Algorithm 2.
-    iterate : {"last", "average", "uniform", "polynomial"}
-        Predict with the present hypothesis or with the average of past ones; the last two average the parameters of
-        networks instead, all alike or the later the more.
-    semantics : {"sequential", "minibatch"} or int
-        Whether a chunk is learned row by row, as if given one row at a time, or in one step, or in steps of so many.
-    new_columns : {"error", "grow"}
-        Whether frames may bring new named columns; dict rows always may.
-    memory_limit_mb : float, optional
-        What the model may take: memories and numbers of learners shrink to fit, and say so.
-    n_jobs : int, optional
-        With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
-    random_state : int, RandomState or None
-
-    Attributes
-    ----------
-    committee_ : Committee
-        What is behind it.
-    booster_ : Booster
-        The booster with the longest memory.
-    weights_ : dict
-        Whom the hedge trusts, by memory and number of learners.
-    events_ : list of Event
-        What happened when: memory dropped, new classes, new columns, memory limited.
-    edges_, feature_importances_ : arrays of shape (all learners,) and (d,)
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamboost import SGBRegressor
-    >>> X, y = make_friedman1(2000, noise=1.0, random_state=0)
-    >>> model = SGBRegressor()
-    >>> before = model.learn(X, y)  # each row predicted, then learned
-    >>> rmse = ((before[1000:] - y[1000:]) ** 2).mean() ** 0.5
-    >>> bool(rmse < 0.5 * y.std())
-    True
-    >>> model.learn_one({0: 0.5, 3: 0.2}, 14.0)  # River's dialect, on the same state
-    """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn the rows in one pass.
-
-        Parameters
-        ----------
-        X : array, frame, Arrow table or list of dicts of shape (n, d)
-        y : array of shape (n,) or (n, m)
-        sample_weight : array of shape (n,), optional
-        """
-        return self._restart(X, y, sample_weight)
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows after all those learned before; arguments as in :meth:`fit`."""
-        self._learn(X, y, sample_weight)
-        return self
-
-    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
-        """Predict each row, then learn it; return the predictions made before learning."""
-        return self._answers(self._learn(X, y, sample_weight))
-
-    def predict_one(self, x: Row) -> Any:
-        """Predict one row; 0 before anything was learned."""
-        if not hasattr(self, "committee_"):
-            return 0.0
-        return self._answers(self._score_one(x))[0].tolist()
-
-    def _answers(self, scores: FloatArray) -> FloatArray:
-        prediction = self.committee_.loss.predict(scores)
-        return prediction[:, 0] if prediction.shape[1] == 1 else prediction
-
-    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
-        try:
-            targets = np.array(y, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"y holds something that is not a number ({error}). For classes use SGBClassifier."
-            ) from None
-        if targets.ndim not in (1, 2):
-            raise ValueError(f"y has shape {targets.shape}, expected (n,), or (n, m) for m outputs.")
-        return Targets(targets[:, None] if targets.ndim == 1 else targets)
-
-    def _plain_target(self, y: Any) -> FloatArray | None:
-        loss = self.committee_.loss
-        if type(y) is not float or not abs(y) <= LARGEST_TARGET or loss.n_targets != 1 or not loss.takes_any_number:
-            return None
-        return np.array([[y]])
-
-    def _check_targets(self, targets: Targets, loss: Loss) -> None:
-        loss.check_targets(targets.values)
-        largest = np.abs(targets.values).max(initial=0.0)
-        if largest > LARGEST_TARGET:
-            raise ValueError(
-                f"y holds a target of size {largest:.3g}, expected at most {LARGEST_TARGET}: the square of a larger "
-                "one would spoil the model. Drop the row, or scale the targets."
-            )
-
-    def _make_loss(self, targets: Targets) -> Loss:
-        return recipes.make_regression_loss(self.loss, targets.values.shape[1])
-
-    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        return self._learn_rows(X, targets.values, weight)
 
 
 def _has_probabilities(estimator: Any) -> bool:

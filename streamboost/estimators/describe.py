@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streamboost.estimator_base import StreamEstimator
 from streamboost.estimators import SGBClassifier
+from streamboost.estimators.base import StreamEstimator
 from streamboost.persistence.object_graph import flatten
 
 

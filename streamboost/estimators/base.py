@@ -19,13 +19,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamboost import recipes
 from streamboost._types import FloatArray
 from streamboost.boosting.booster import Booster, Iterate, Semantics
 from streamboost.boosting.chunk import check_weight
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
+from streamboost.estimators import defaults as recipes
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect
