@@ -1,9 +1,9 @@
-"""The array types every room speaks of.
+"""The types every package speaks of.
 
 Letters used everywhere: ``n`` rows in a chunk, ``d`` features, ``N`` weak learners, ``m`` outputs.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,3 +11,4 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
+Task: TypeAlias = Literal["regression", "classification"]

@@ -21,7 +21,7 @@ from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observing import observe
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
-from streamboost.prequential import prequential
+from streamboost.evaluation.prequential import prequential
 
 OURS, ONE = "streamboost", "one long memory"  # the second shows what the committee is worth
 COLORS = {OURS: "#c2410c", ONE: "#f59e0b", "logistic regression": "#2563eb", "same as last row": "#4d7c0f"}

@@ -12,17 +12,15 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamboost._types import BoolArray, FloatArray
+from streamboost._types import BoolArray, FloatArray, Task
 from streamboost.losses.base import LARGEST_TARGET
-
-Task: TypeAlias = Literal["regression", "classification"]
 
 ABSURD = 1e6  # times the root mean square of the targets so far: what no gradient may be
 FEW = 10  # different whole numbers that are rather classes

@@ -22,8 +22,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from streamboost.answers import Answers
-from streamboost.guards import Task
+from streamboost._types import Task
+from streamboost.evaluation.predictions import Answers
 from streamboost.persistence.checkpoints import LEFTOVER
 from streamboost.persistence.snapshots import replace_file
 

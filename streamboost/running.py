@@ -26,14 +26,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost import answers
+from streamboost._types import Task
 from streamboost.bad_rows import BadRows
 from streamboost.errors import writing
-from streamboost.guards import Guard, Quarantine, Task
+from streamboost.evaluation import predictions as answers
+from streamboost.evaluation.reports import Report
+from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
+from streamboost.guards import Guard, Quarantine
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.predictions import PredictionParts, check_directory, prediction_schema, prediction_table
-from streamboost.reports import Report
-from streamboost.scores import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.sources import Batch, Source
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from live_models import Clock, classifier, crash, features, regressor, rows_of
 
+from streamboost.evaluation.metric_base import Probabilities
 from streamboost.live import LiveModel
-from streamboost.metric_base import Probabilities
 from streamboost.persistence.object_graph import same_state
 
 

@@ -11,18 +11,18 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from streamboost import answers
 from streamboost.cli.reading import Format, source_options
 from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import number, print_metrics, print_pairs, terminal
 from streamboost.cluster.crew import Cut
-from streamboost.contenders import task_of
 from streamboost.estimators.base import StreamEstimator
 from streamboost.estimators.describe import describe, plain, plain_metrics
+from streamboost.evaluation import predictions as answers
+from streamboost.evaluation.adapters import task_of
+from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
 from streamboost.guards import Guard
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
-from streamboost.scores import ScoreBook, Scored, choose_metrics
 from streamboost.sources import open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]

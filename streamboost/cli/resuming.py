@@ -10,8 +10,8 @@ from rich.console import Console
 
 from streamboost.cli.refusals import Refused
 from streamboost.cluster.crew import Cut
+from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
-from streamboost.scores import ScoreBook
 
 ELSE = "Leave it out, or begin in another directory."
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from streamboost._types import Task
 from streamboost.cli.model_commands import load_model
 from streamboost.cli.reading import Format, Peeked, Types, source_options
 from streamboost.cli.refusals import Refused, asked, check_column, sentence_of
@@ -27,11 +28,11 @@ from streamboost.cli.screens import Dashboard, Screen, print_columns, print_summ
 from streamboost.dashboard.export import write_page
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
-from streamboost.guards import Guard, Task, label_kind
-from streamboost.metrics import BY_NAME
-from streamboost.reports import Report
+from streamboost.evaluation.metrics import BY_NAME
+from streamboost.evaluation.reports import Report
+from streamboost.evaluation.scorebook import choose_metrics, metric_kind
+from streamboost.guards import Guard, label_kind
 from streamboost.running import Interrupted, Options, Run
-from streamboost.scores import choose_metrics, metric_kind
 from streamboost.sources import open_source
 
 Seconds = float

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observing import observe
-from streamboost.reports import Report
+from streamboost.evaluation.reports import Report
 from streamboost.running import Run
 from streamboost.sources import Source
 

@@ -23,9 +23,9 @@ from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
+from streamboost.evaluation.chunking import as_targets
 from streamboost.features.labels import Labels
 from streamboost.persistence import snapshots
-from streamboost.row_chunks import as_targets
 
 __all__ = ["KeyedBooster"]
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost._types import BoolArray
-from streamboost.answers import Answers, joined, no_answers
-from streamboost.guards import Sifted, Task
+from streamboost._types import BoolArray, Task
+from streamboost.evaluation.metric_base import Probabilities
+from streamboost.evaluation.predictions import Answers, joined, no_answers
+from streamboost.guards import Sifted
 from streamboost.journal import Entry, Transaction
-from streamboost.metric_base import Probabilities
 
 LessonKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
 Answer: TypeAlias = dict[str, Any]  # the figures of a request, with the reasons of all rows that were not learned

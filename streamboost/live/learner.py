@@ -15,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from streamboost import answers
+from streamboost._types import Task
 from streamboost.errors import SnapshotError
-from streamboost.guards import Guard, Quarantine, Task
+from streamboost.evaluation import predictions as answers
+from streamboost.guards import Guard, Quarantine
 from streamboost.journal import Entry, Journal, Transaction
 from streamboost.live.answers import Lesson, read_first, take_back
 from streamboost.live.checks import REFUSALS, Bounds

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.answers import joined, predict
 from streamboost.errors import SnapshotError
+from streamboost.evaluation.predictions import joined, predict
 from streamboost.live import answers
 from streamboost.live.answers import Answer, Labelled, Learned, Lesson, NotTogether
 from streamboost.live.checks import REFUSALS, check, known_classes, known_columns

@@ -14,7 +14,7 @@ from streamboost.errors import SnapshotError
 PACKAGE = __name__.partition(".")[0]
 
 MODULES = {
-    "streamboost.answers": "Answers",
+    "streamboost.evaluation.predictions": "Answers",
     "streamboost.bases": "Constant Frozen Linear",
     "streamboost.features.binning": "Bins",
     "streamboost.boosting.booster": "Booster Hypothesis",
@@ -33,11 +33,11 @@ MODULES = {
     "streamboost.losses.links": "Identity Log Logit Margin SoftmaxLink",
     "streamboost.losses.base": "Facts Scale",
     "streamboost.losses.builtin": "Absolute FunctionLoss Hinge Huber Logistic Poisson Quantile Softmax Squared",
-    "streamboost.metric_base": "Probabilities Ring",
-    "streamboost.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
+    "streamboost.evaluation.metric_base": "Probabilities Ring",
+    "streamboost.evaluation.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
     "streamboost.replay": "Replay",
-    "streamboost.reports": "Report",
-    "streamboost.scores": "ScoreBook",
+    "streamboost.evaluation.reports": "Report",
+    "streamboost.evaluation.scorebook": "ScoreBook",
     "streamboost.stacks.conv": "ConvStack",
     "streamboost.stacks.linear": "LinearStack",
     "streamboost.stacks.neural": "TwoLayerStack",

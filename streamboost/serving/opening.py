@@ -14,11 +14,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from streamboost._types import Task
 from streamboost.cluster.crew import Cut
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.base import StreamEstimator
 from streamboost.features.labels import LabelKind, kind_of
-from streamboost.guards import Task
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from streamboost.evaluation.metrics import BY_NAME
+from streamboost.evaluation.scorebook import DEFAULTS, ScoreBook, Scored
 from streamboost.live import Lesson
-from streamboost.metrics import BY_NAME
-from streamboost.scores import DEFAULTS, ScoreBook, Scored
 
 NAME = "scores"
 FOREVER = 2**62  # rows between reports: they are asked for, not waited for

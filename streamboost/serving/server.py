@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import uvicorn
 
+from streamboost._types import Task
 from streamboost.dashboard import Feed
 from streamboost.dashboard.serving import LOCAL_NAMES, bound, is_loopback, url_of
 from streamboost.estimators import SGBClassifier
-from streamboost.guards import Task
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens

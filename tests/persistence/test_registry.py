@@ -10,8 +10,8 @@ import streamboost
 from streamboost.bases import Base
 from streamboost.descents import Descent
 from streamboost.errors import SnapshotError
+from streamboost.evaluation.metric_base import Metric
 from streamboost.losses import Loss
-from streamboost.metric_base import Metric
 from streamboost.persistence import format_1
 from streamboost.persistence.registry import NAMES, PLACES, find_class, name_of
 from streamboost.stacks.base import Stack

@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from streamboost.answers import Answers, no_answers, of_probabilities, of_values
-from streamboost.guards import Task
-from streamboost.metric_base import Probabilities
+from streamboost._types import Task
+from streamboost.evaluation.metric_base import Probabilities
+from streamboost.evaluation.predictions import Answers, no_answers, of_probabilities, of_values
 
 
 class Contender:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
-from streamboost.answers import Answers
-from streamboost.guards import Task
-from streamboost.metrics import BY_NAME, Metric
-from streamboost.reports import Report
+from streamboost._types import Task
+from streamboost.evaluation.metrics import BY_NAME, Metric
+from streamboost.evaluation.predictions import Answers
+from streamboost.evaluation.reports import Report
 
 DEFAULTS: dict[Task, tuple[str, ...]] = {
     "regression": ("rmse", "mae", "r2"),

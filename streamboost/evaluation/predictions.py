@@ -1,6 +1,6 @@
 """What a model said of rows before it learned them, and how one of streamboost's own is asked.
 
-Other people's models are asked by :mod:`streamboost.contenders`.
+Other people's models are asked by :mod:`streamboost.evaluation.adapters`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.metric_base import Probabilities
+from streamboost.evaluation.metric_base import Probabilities
 
 
 class Answers(NamedTuple):
