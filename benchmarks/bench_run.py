@@ -44,7 +44,7 @@ print(json.dumps({"cpu": time.process_time() - cpu, "wall": time.perf_counter() 
 RUN = """
 import json, sys, time
 from streamboost import SGBRegressor
-from streamboost.running import Options, Run
+from streamboost.runs.run import Options, Run
 from streamboost.sources import open_source
 options = Options("y", "regression", predictions=sys.argv[2] + "/said.parquet")
 with Run(open_source(sys.argv[1]), SGBRegressor(random_state=0, new_columns="grow"), options, sys.argv[2]) as run:

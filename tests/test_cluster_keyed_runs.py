@@ -13,7 +13,7 @@ from streamboost.cluster.key_models import small_classifier, small_regressor
 from streamboost.cluster.keyed import KeyedBooster
 from streamboost.persistence.object_graph import same_state
 from streamboost.prequential import run
-from streamboost.running import Options, Run
+from streamboost.runs.run import Options, Run
 from streamboost.sources import open_source
 
 

@@ -13,7 +13,7 @@ from streamboost.cli import main
 from streamboost.cluster import KeyedBooster, small_regressor
 from streamboost.persistence.checkpoints import CheckpointStore, read_latest
 from streamboost.persistence.object_graph import same_state
-from streamboost.running import Options, Run
+from streamboost.runs.run import Options, Run
 from streamboost.sources import open_source
 
 ROWS, CHUNK = 1200, 100

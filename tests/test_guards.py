@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.guards import Guard, Quarantine, label_kind
+from streamboost.runs.guard import Guard, Quarantine, label_kind
 
 values = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True, width=64))
 

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prediction_parts import read_parts
 
-from streamboost import SGBClassifier, SGBRegressor, predictions
+from streamboost import SGBClassifier, SGBRegressor
 from streamboost.cli import main
-from streamboost.predictions import PredictionParts
+from streamboost.runs import prediction_files as predictions
+from streamboost.runs.prediction_files import PredictionParts
 
 ENDINGS = ["csv", "parquet"]
 SCHEMA = pa.schema([("row", pa.int64()), ("said", pa.string())])

@@ -12,13 +12,13 @@ import pytest
 from prediction_parts import read_parts
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.bad_rows import TooManyBadRows
-from streamboost.guards import Quarantine
 from streamboost.losses import Quantile
 from streamboost.persistence.checkpoints import read_latest
 from streamboost.persistence.object_graph import same_state
-from streamboost.predictions import PredictionParts
-from streamboost.running import Options, Run
+from streamboost.runs.guard import Quarantine
+from streamboost.runs.prediction_files import PredictionParts
+from streamboost.runs.quarantine import TooManyBadRows
+from streamboost.runs.run import Options, Run
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
 

@@ -20,9 +20,9 @@ from streamboost.estimators.describe import describe, plain, plain_metrics
 from streamboost.evaluation import predictions as answers
 from streamboost.evaluation.adapters import task_of
 from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
-from streamboost.guards import Guard
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
+from streamboost.runs.guard import Guard
 from streamboost.sources import open_source
 
 ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]

@@ -21,7 +21,7 @@ from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
-from streamboost.predictions import as_column, label_type
+from streamboost.runs.prediction_files import as_column, label_type
 from streamboost.sources import open_source
 
 

@@ -31,8 +31,8 @@ from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import choose_metrics, metric_kind
-from streamboost.guards import Guard, label_kind
-from streamboost.running import Interrupted, Options, Run
+from streamboost.runs.guard import Guard, label_kind
+from streamboost.runs.run import Interrupted, Options, Run
 from streamboost.sources import open_source
 
 Seconds = float

@@ -14,7 +14,7 @@ from rich.table import Table
 from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observing import observe
 from streamboost.evaluation.reports import Report
-from streamboost.running import Run
+from streamboost.runs.run import Run
 from streamboost.sources import Source
 
 COLUMNS_SHOWN = 40

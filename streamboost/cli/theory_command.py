@@ -15,7 +15,7 @@ from streamboost.cli.refusals import Refused, asked, check_column
 from streamboost.cli.screens import terminal
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.describe import plain
-from streamboost.guards import Guard, Sifted
+from streamboost.runs.guard import Guard, Sifted
 from streamboost.sources import BadRow, open_source
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streamboost._types import BoolArray, Task
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.evaluation.predictions import Answers, joined, no_answers
-from streamboost.guards import Sifted
 from streamboost.journal import Entry, Transaction
+from streamboost.runs.guard import Sifted
 
 LessonKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
 Answer: TypeAlias = dict[str, Any]  # the figures of a request, with the reasons of all rows that were not learned

@@ -18,11 +18,11 @@ from sklearn.base import is_classifier
 from streamboost._types import Task
 from streamboost.errors import SnapshotError
 from streamboost.evaluation import predictions as answers
-from streamboost.guards import Guard, Quarantine
 from streamboost.journal import Entry, Journal, Transaction
 from streamboost.live.answers import Lesson, read_first, take_back
 from streamboost.live.checks import REFUSALS, Bounds
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.runs.guard import Guard, Quarantine
 
 logger = logging.getLogger(__name__)
 

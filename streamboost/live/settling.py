@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.guards import Sifted
 from streamboost.journal import KeyedRow
 from streamboost.live.checks import (
     REFUSALS,
@@ -23,6 +22,7 @@ from streamboost.live.checks import (
 )
 from streamboost.live.intake import label_column
 from streamboost.live.learner import Learner, split
+from streamboost.runs.guard import Sifted
 
 
 class Settled(NamedTuple):

@@ -26,7 +26,7 @@ MODULES = {
     "streamboost.features.encoder": "Changes Encoder",
     "streamboost.estimators.classifier": "SGBClassifier",
     "streamboost.estimators.regressor": "SGBRegressor",
-    "streamboost.guards": "Guard",
+    "streamboost.runs.guard": "Guard",
     "streamboost.boosting.hedge": "Expert Hedge",
     "streamboost.boosting.reservoir": "Reservoir",
     "streamboost.features.labels": "Labels",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.guards import brief
+from streamboost.runs.guard import brief
 from streamboost.serving.bodies import check_cells, check_count, check_keys, check_names
 from streamboost.serving.refusals import Limits, Refused
 

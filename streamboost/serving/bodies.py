@@ -22,7 +22,7 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
-from streamboost.guards import brief
+from streamboost.runs.guard import brief
 from streamboost.serving.refusals import RETRY, Limits, Refused
 
 JSON_TYPE = "application/json"

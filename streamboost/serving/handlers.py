@@ -21,8 +21,8 @@ from starlette.responses import Response
 from streamboost.dashboard import Feed
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.guards import brief
 from streamboost.live import Labelled, Learned, LiveModel, NotTogether
+from streamboost.runs.guard import brief
 from streamboost.serving import answers, arrow_bodies, bodies
 from streamboost.serving.answers import Answers, answer
 from streamboost.serving.arrow_bodies import ARROW_TYPE

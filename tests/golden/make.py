@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.evaluation.scorebook import ScoreBook
-from streamboost.guards import Guard
 from streamboost.metrics import BY_NAME
 from streamboost.persistence.checkpoints import Checkpoint
 from streamboost.persistence.snapshots import VERSION, save
+from streamboost.runs.guard import Guard
 
 FOLDER = Path(__file__).parent
 SMALL = {"n_estimators": 4, "max_depth": 3, "memory": (32, 64), "random_state": 0, "new_columns": "grow"}

@@ -23,7 +23,7 @@ from streamboost.cli import main  # noqa: E402
 from streamboost.cluster import KeyedBooster, small_regressor  # noqa: E402
 from streamboost.persistence.checkpoints import read_latest  # noqa: E402
 from streamboost.persistence.object_graph import same_state  # noqa: E402
-from streamboost.running import Run  # noqa: E402
+from streamboost.runs.run import Run  # noqa: E402
 
 ROWS, CHUNK = 14_000, 1000  # a checkpoint after every chunk, and one before the first
 BAD = 2711

@@ -20,10 +20,10 @@ from served import SMALL, same_as
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.cluster.crew import Cut
-from streamboost.guards import Guard
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
 from streamboost.persistence.snapshots import save
+from streamboost.runs.guard import Guard
 from streamboost.serving import open_live, serve
 from streamboost.serving import server as server_module
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost.errors import writing
-from streamboost.guards import Quarantine
+from streamboost.runs.guard import Quarantine
 from streamboost.sources import BadRow
 
 PLACES_KEPT = 100_000  # of bad rows, so that none is counted twice after a resume
@@ -46,7 +46,7 @@ class BadRows:
     >>> bad.check()
     Traceback (most recent call last):
         ...
-    streamboost.bad_rows.TooManyBadRows: 2 bad rows are more than max_bad=1; the last one: the target is missing. ...
+    streamboost.runs.quarantine.TooManyBadRows: 2 bad rows are more than max_bad=1; the last one: the target is missing. ...
     """
 
     def __init__(self, quarantine: Quarantine | None = None, *, strict: bool = False, limit: int | None = None) -> None:

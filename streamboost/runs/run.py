@@ -27,14 +27,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.bad_rows import BadRows
 from streamboost.errors import writing
 from streamboost.evaluation import predictions as answers
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
-from streamboost.guards import Guard, Quarantine
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
-from streamboost.predictions import PredictionParts, check_directory, prediction_schema, prediction_table
+from streamboost.runs.guard import Guard, Quarantine
+from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
+from streamboost.runs.quarantine import BadRows
 from streamboost.sources import Batch, Source
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Options:
         A checkpoint after so many rows, or after so much time, whichever is first; one comes at the end in any case.
     predictions : path, optional
         A new directory for what was predicted of every row before it was learned: Parquet parts, or CSV if its name
-        ends in ``.csv``; see :mod:`streamboost.predictions`.
+        ends in ``.csv``; see :mod:`streamboost.runs.prediction_files`.
     strict : bool
         End at the first bad row, instead of putting it into quarantine.
     max_bad : int, optional
