@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.journal import Journal, read_table, table_bytes
 from streamboost.live.intake import pack_rows, plain
+from streamboost.live.journal import Journal, read_table, table_bytes
 
 TABLE = pa.table({"a": [1.0, 2.0], "b": ["x", None]})
 
@@ -109,7 +109,7 @@ def test_a_missing_or_changed_entry_is_noticed(journal):
 
 
 def test_a_request_that_is_too_large_is_refused_in_words(journal, monkeypatch):
-    monkeypatch.setattr("streamboost.journal.transactions.LARGEST", 200)
+    monkeypatch.setattr("streamboost.live.journal.transactions.LARGEST", 200)
     with pytest.raises(ValueError, match=r"expected at most 200\. Send its 2 rows in several requests"):
         add_entry(journal)
     assert journal.counts == Counter()

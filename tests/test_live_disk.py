@@ -7,8 +7,8 @@ import pytest
 from live_models import columns_of, crash, features, regressor, rows_of
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.journal import Transaction
 from streamboost.live import LiveModel
+from streamboost.live.journal import Transaction
 from streamboost.persistence.object_graph import same_state
 
 
@@ -20,7 +20,7 @@ def test_a_request_that_is_written_down_is_answered_even_if_nothing_more_can_be(
         live.label(["k"], [1.0])
         live.remember(["k"], features((1.0, "x")))
         with monkeypatch.context() as patch:
-            patch.setattr("streamboost.journal.Transaction.due", full)
+            patch.setattr("streamboost.live.journal.Transaction.due", full)
             assert live.learn(rows_of(3)).rows == 3
             assert (live.n_early, live.n_pending, live.rows) == (1, 1, 3)
             assert "could not be learned yet ([Errno 28] No space left" in caplog.text

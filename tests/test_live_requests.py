@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from live_models import classifier, columns_of, crash, features, regressor, rows_of
 
 from streamboost.live import LiveModel, NotTogether
-from streamboost.live.answers import packed, unpacked
-from streamboost.live.checks import Foreseen, check, strange_rows
+from streamboost.live.request_checks import Foreseen, check, strange_rows
+from streamboost.live.results import packed, unpacked
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import same_state
 
@@ -144,7 +144,7 @@ def test_requests_learned_together_are_answered_and_learned_as_one_after_the_oth
 
 
 def test_what_cannot_be_learned_together_is_said_so_before_anything_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamboost.journal.transactions.LARGEST", 50_000)
+    monkeypatch.setattr("streamboost.live.journal.transactions.LARGEST", 50_000)
     with LiveModel(tmp_path, regressor()) as live:
         live.learn(rows_of(50), id="known")
         live.label(["k"], [1.0], id="a label's")

@@ -12,7 +12,7 @@ checkpoint and the entries after it make, bit for bit, the model that there woul
 before they enter, so the clock plays no part in this.
 """
 
-from streamboost.live.answers import Labelled, Learned, Lesson, NotTogether
 from streamboost.live.model import LiveModel
+from streamboost.live.results import Labelled, Learned, Lesson, NotTogether
 
 __all__ = ["Labelled", "Learned", "Lesson", "LiveModel", "NotTogether"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamboost.features.encoder import Encoder
 from streamboost.features.reading import is_text
-from streamboost.journal import PackedRow
+from streamboost.live.journal import PackedRow
 
 NUMBER, TEXT = pa.float64(), pa.string()
 
@@ -59,7 +59,7 @@ def _plain_column(column: Any) -> Any:
 
 
 def pack_rows(keys: Sequence[str], table: Any, time: float, first: Sequence[Any] | None = None) -> list[PackedRow]:
-    """Every row of a plain table by itself, as :meth:`streamboost.journal.Journal.put` takes them."""
+    """Every row of a plain table by itself, as :meth:`streamboost.live.journal.Journal.put` takes them."""
     schema = _checked_schema(table.schema)
     [batch] = table.combine_chunks().to_batches()
     texts = [None if said is None else json.dumps(said) for said in first or [None] * len(keys)]

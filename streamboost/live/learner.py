@@ -18,9 +18,9 @@ from sklearn.base import is_classifier
 from streamboost._types import Task
 from streamboost.errors import SnapshotError
 from streamboost.evaluation import predictions as answers
-from streamboost.journal import Entry, Journal, Transaction
-from streamboost.live.answers import Lesson, read_first, take_back
-from streamboost.live.checks import REFUSALS, Bounds
+from streamboost.live.journal import Entry, Journal, Transaction
+from streamboost.live.request_checks import REFUSALS, Bounds
+from streamboost.live.results import Lesson, read_first, take_back
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard, Quarantine
 
@@ -38,7 +38,7 @@ class Learner:
     target : str or None
     on_learned : callable, optional
         Called with ``state`` and every :class:`Lesson`.
-    **journal : for :class:`~streamboost.journal.Journal`
+    **journal : for :class:`~streamboost.live.journal.Journal`
     """
 
     max_columns: int | None = None

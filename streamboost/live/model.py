@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.predictions import joined, predict
-from streamboost.live import answers
-from streamboost.live.answers import Answer, Labelled, Learned, Lesson, NotTogether
-from streamboost.live.checks import REFUSALS, check, known_classes, known_columns
+from streamboost.live import results as answers
 from streamboost.live.intake import as_table, check_keys, check_labels, pack_rows, plain
 from streamboost.live.learner import split
-from streamboost.live.waiting import CHUNK, WaitingRows
+from streamboost.live.pending import CHUNK, WaitingRows
+from streamboost.live.request_checks import REFUSALS, check, known_classes, known_columns
+from streamboost.live.results import Answer, Labelled, Learned, Lesson, NotTogether
 
 logger = logging.getLogger(__name__)
 

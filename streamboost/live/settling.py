@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost.journal import KeyedRow
-from streamboost.live.checks import (
+from streamboost.live.intake import label_column
+from streamboost.live.journal import KeyedRow
+from streamboost.live.learner import Learner, split
+from streamboost.live.request_checks import (
     REFUSALS,
     Bounds,
     Foreseen,
@@ -20,8 +22,6 @@ from streamboost.live.checks import (
     known_columns,
     strange_rows,
 )
-from streamboost.live.intake import label_column
-from streamboost.live.learner import Learner, split
 from streamboost.runs.guard import Sifted
 
 

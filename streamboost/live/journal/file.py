@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.journal.records import Damaged, Entry, PackedRow, read_table, unsealed
-from streamboost.journal.transactions import Transaction
+from streamboost.live.journal.records import Damaged, Entry, PackedRow, read_table, unsealed
+from streamboost.live.journal.transactions import Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
 VERSION = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.journal.records import KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
+from streamboost.live.journal.records import KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"

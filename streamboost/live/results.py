@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamboost._types import BoolArray, Task
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.evaluation.predictions import Answers, joined, no_answers
-from streamboost.journal import Entry, Transaction
+from streamboost.live.journal import Entry, Transaction
 from streamboost.runs.guard import Sifted
 
 LessonKind: TypeAlias = Literal["learn", "label", "correct", "expire"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.journal import Transaction
-from streamboost.live.answers import Answer, LessonKind
-from streamboost.live.checks import Foreseen, known_classes
 from streamboost.live.intake import is_nothing, is_same, label_column
+from streamboost.live.journal import Transaction
 from streamboost.live.learner import Learner
+from streamboost.live.request_checks import Foreseen, known_classes
+from streamboost.live.results import Answer, LessonKind
 from streamboost.live.settling import Settled, settle, settle_each
 
 CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more

@@ -16,8 +16,8 @@ The journal knows no model. All threads share one connection, and one lock: whoe
 Everything that is read again after a crash carries a checksum.
 """
 
-from streamboost.journal.file import Journal
-from streamboost.journal.records import Entry, KeyedRow, PackedRow, read_table, table_bytes
-from streamboost.journal.transactions import Transaction
+from streamboost.live.journal.file import Journal
+from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, read_table, table_bytes
+from streamboost.live.journal.transactions import Transaction
 
 __all__ = ["Entry", "Journal", "KeyedRow", "PackedRow", "Transaction", "read_table", "table_bytes"]
