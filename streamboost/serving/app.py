@@ -18,13 +18,13 @@ from starlette.routing import Route
 from streamboost.dashboard import Feed, routes
 from streamboost.dashboard.serving import LOCAL_NAMES
 from streamboost.live import LiveModel
-from streamboost.serving.answers import answer
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
+from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.handlers import Handlers
 from streamboost.serving.middleware import KnownHosts, RequestMiddleware
 from streamboost.serving.openapi import document
-from streamboost.serving.refusals import Limits, Refused
-from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.responses import answer
+from streamboost.serving.score_keeper import ScoreKeeper
 
 PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json")
 

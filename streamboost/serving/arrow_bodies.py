@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from streamboost.runs.guard import brief
-from streamboost.serving.bodies import check_cells, check_count, check_keys, check_names
-from streamboost.serving.refusals import Limits, Refused
+from streamboost.serving.errors import Limits, Refused
+from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 # Fields of Arrow's tables in Message.fbs, by their place.

@@ -25,7 +25,7 @@ from starlette.authentication import AuthCredentials, AuthenticationBackend, Bas
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from streamboost.serving.answers import answer
+from streamboost.serving.responses import answer
 
 SCOPES = ("predict", "learn", "admin")
 SHORTEST = 16  # letters of a token that nobody guesses

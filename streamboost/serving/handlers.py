@@ -23,13 +23,15 @@ from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.live import Labelled, Learned, LiveModel, NotTogether
 from streamboost.runs.guard import brief
-from streamboost.serving import answers, arrow_bodies, bodies
-from streamboost.serving.answers import Answers, answer
+from streamboost.serving import arrow_bodies
+from streamboost.serving import json_bodies as bodies
+from streamboost.serving import responses as answers
 from streamboost.serving.arrow_bodies import ARROW_TYPE
-from streamboost.serving.bodies import JSON_TYPE, LARGEST_INT, Held, read_body
+from streamboost.serving.errors import RETRY, Limits, Refused
+from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, Held, read_body
 from streamboost.serving.monitoring import Monitoring
-from streamboost.serving.refusals import RETRY, Limits, Refused
-from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.responses import Answers, answer
+from streamboost.serving.score_keeper import ScoreKeeper
 from streamboost.serving.writer import Writer
 
 T = TypeVar("T")

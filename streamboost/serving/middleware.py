@@ -9,8 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streamboost.serving.answers import answer
-from streamboost.serving.refusals import RETRY
+from streamboost.serving.errors import RETRY
+from streamboost.serving.responses import answer
 
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

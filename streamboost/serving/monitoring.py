@@ -21,10 +21,10 @@ from streamboost.dashboard import Feed, observe
 from streamboost.estimators.describe import describe
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
-from streamboost.serving.answers import answer
-from streamboost.serving.bodies import Held
-from streamboost.serving.refusals import RETRY
-from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.errors import RETRY
+from streamboost.serving.json_bodies import Held
+from streamboost.serving.responses import answer
+from streamboost.serving.score_keeper import ScoreKeeper
 from streamboost.serving.writer import Published, Writer
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds

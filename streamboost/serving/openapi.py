@@ -8,10 +8,11 @@ from msgspec.json import schema_components
 
 from streamboost import __version__
 from streamboost.dashboard.files import FILES
-from streamboost.serving import answers, bodies
+from streamboost.serving import json_bodies as bodies
+from streamboost.serving import responses as answers
 from streamboost.serving.arrow_bodies import ARROW_TYPE
-from streamboost.serving.bodies import JSON_TYPE
-from streamboost.serving.refusals import Limits
+from streamboost.serving.errors import Limits
+from streamboost.serving.json_bodies import JSON_TYPE
 
 Document = dict[str, Any]
 

@@ -25,9 +25,9 @@ from streamboost.estimators import SGBClassifier
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens
-from streamboost.serving.opening import Unusable, open_live
-from streamboost.serving.patience import protocol_class
-from streamboost.serving.refusals import Limits
+from streamboost.serving.errors import Limits
+from streamboost.serving.open_model import Unusable, open_live
+from streamboost.serving.slow_clients import protocol_class
 
 SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
 KEEP_ALIVE = 30  # seconds an idle connection stays open

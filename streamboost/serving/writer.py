@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from streamboost.serving.refusals import RETRY, Refused
+from streamboost.serving.errors import RETRY, Refused
 
 SHARE = 0.05  # of the writer's time that copying may take
 STALEST = 1.0  # seconds, after which a copy is made whatever it costs

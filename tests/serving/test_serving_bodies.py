@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamboost.serving import arrow_bodies, bodies
-from streamboost.serving.refusals import Limits, Refused
+from streamboost.serving import arrow_bodies
+from streamboost.serving import json_bodies as bodies
+from streamboost.serving.errors import Limits, Refused
 
 LIMITS = Limits(rows=50, columns=20, cells=500, key_length=10, name_length=15)
 

@@ -14,7 +14,7 @@ from served import ARROW, HEAD, SMALL, arrow, friedman, raw, serving, wait_for
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.live import LiveModel
 from streamboost.serving import Limits, create_app
-from streamboost.serving.patience import protocol_class
+from streamboost.serving.slow_clients import protocol_class
 
 
 def test_a_model_does_not_grow_without_bounds(tmp_path):

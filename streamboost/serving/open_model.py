@@ -22,7 +22,7 @@ from streamboost.features.labels import LabelKind, kind_of
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
-from streamboost.serving.scoring import ScoreKeeper
+from streamboost.serving.score_keeper import ScoreKeeper
 
 WHOLE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 
@@ -88,7 +88,7 @@ def open_live(
         As in :func:`serve`.
     default : label, optional
         As in :class:`~streamboost.live.LiveModel`; text is read as what the model's classes are when it is needed, see
-        :class:`~streamboost.serving.opening.ServedModel`.
+        :class:`~streamboost.serving.open_model.ServedModel`.
 
     Examples
     --------

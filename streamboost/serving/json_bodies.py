@@ -23,7 +23,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
 from streamboost.runs.guard import brief
-from streamboost.serving.refusals import RETRY, Limits, Refused
+from streamboost.serving.errors import RETRY, Limits, Refused
 
 JSON_TYPE = "application/json"
 NUMBERS = frozenset({int, float, bool})

@@ -12,8 +12,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from streamboost.serving.arrow_bodies import write_table
-from streamboost.serving.bodies import JSON_TYPE, Row, Value
-from streamboost.serving.refusals import Refused
+from streamboost.serving.errors import Refused
+from streamboost.serving.json_bodies import JSON_TYPE, Row, Value
 from streamboost.serving.writer import Published
 
 Count = Annotated[int, Meta(ge=0)]
