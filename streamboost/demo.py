@@ -18,7 +18,7 @@ from streamboost import SGBClassifier
 from streamboost._types import FloatArray, IntArray
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.observing import observe
+from streamboost.dashboard.observation import observe
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
 from streamboost.evaluation.prequential import prequential

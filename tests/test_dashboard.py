@@ -26,9 +26,10 @@ from starlette.applications import Starlette
 
 from streamboost import Booster, SGBClassifier, SGBRegressor
 from streamboost.boosting.drift_replacement import Event
-from streamboost.dashboard import Feed, observe, observing, routes, serve_in_thread, write_page
+from streamboost.dashboard import Feed, observe, routes, serve_in_thread, write_page
 from streamboost.dashboard import feed as feed_module
-from streamboost.dashboard.files import FILES, SCRIPTS, text
+from streamboost.dashboard import observation as observing
+from streamboost.dashboard.assets import FILES, SCRIPTS, text
 from streamboost.datasets import load_electricity
 from streamboost.descents import GradientDescent
 from streamboost.losses import Squared

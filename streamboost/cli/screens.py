@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.observing import observe
+from streamboost.dashboard.observation import observe
 from streamboost.evaluation.reports import Report
 from streamboost.runs.run import Run
 from streamboost.sources import Source
@@ -85,7 +85,7 @@ class Dashboard:
         self.feed = Feed(title, {"source": title, "target": target, "task": run.options.task})
         self.page = None
         if port is not None:
-            from streamboost.dashboard.serving import serve_in_thread
+            from streamboost.dashboard.server import serve_in_thread
 
             self.page = serve_in_thread(self.feed, port=port)
             print(f"Dashboard: {self.page.url}", file=sys.stderr, flush=True)

@@ -7,8 +7,8 @@ written to one file (:func:`write_page`). Nothing here knows how models learn.
 
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed, Message, Subscription
-from streamboost.dashboard.observing import observe
+from streamboost.dashboard.observation import observe
 from streamboost.dashboard.routes import routes
-from streamboost.dashboard.serving import Running, serve_in_thread
+from streamboost.dashboard.server import Running, serve_in_thread
 
 __all__ = ["Feed", "Message", "Running", "Subscription", "observe", "routes", "serve_in_thread", "write_page"]

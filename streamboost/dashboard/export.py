@@ -10,8 +10,8 @@ import os
 import re
 from pathlib import Path
 
+from streamboost.dashboard.assets import SCRIPTS, text
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.files import SCRIPTS, text
 
 LINE_OF_MODULES = re.compile(r"^(import .*;$|export )", re.MULTILINE)
 HEAD = re.compile(r"<!-- head -->.*<!-- /head -->", re.DOTALL)

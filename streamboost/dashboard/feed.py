@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamboost.dashboard.observing import plain_event
+from streamboost.dashboard.observation import plain_event
 
 KEPT = 600  # observations in the history, at most
 DENSE = 100  # the newest of them, of which none is left out

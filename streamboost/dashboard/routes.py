@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from streamboost.dashboard.assets import FILES, MEDIA_TYPES, content
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.files import FILES, MEDIA_TYPES, content
 from streamboost.errors import require
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamboost.dashboard import Feed, routes
-from streamboost.dashboard.serving import LOCAL_NAMES
+from streamboost.dashboard.server import LOCAL_NAMES
 from streamboost.live import LiveModel
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.errors import Limits, Refused

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.json import schema_components
 
 from streamboost import __version__
-from streamboost.dashboard.files import FILES
+from streamboost.dashboard.assets import FILES
 from streamboost.serving import json_bodies as bodies
 from streamboost.serving import responses as answers
 from streamboost.serving.arrow_bodies import ARROW_TYPE

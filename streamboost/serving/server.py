@@ -20,7 +20,7 @@ import uvicorn
 
 from streamboost._types import Task
 from streamboost.dashboard import Feed
-from streamboost.dashboard.serving import LOCAL_NAMES, bound, is_loopback, url_of
+from streamboost.dashboard.server import LOCAL_NAMES, bound, is_loopback, url_of
 from streamboost.estimators import SGBClassifier
 from streamboost.live import LiveModel
 from streamboost.serving.app import create_app
