@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from streamboost.errors import MissingDependency
 from streamboost.sources import BadRow, FileSource, KafkaSource, RedisSource, open_source
 from streamboost.sources.base import in_batches
-from streamboost.sources.kafka_turns import Message, Turns, position_after
 from streamboost.sources.messages import MOST_COLUMNS, MessageBatch, RowReader, field_values, json_field_values
-from streamboost.sources.redis_link import StreamInfo
+from streamboost.sources.partition_merge import Message, Turns, position_after
+from streamboost.sources.redis_client import StreamInfo
 from streamboost.sources.schemas import from_text
 
 

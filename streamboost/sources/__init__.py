@@ -1,11 +1,11 @@
 """Sources: where rows come from, each with a position to resume at."""
 
 from streamboost.sources.base import BadRow, Batch, Position, Source
-from streamboost.sources.brokers import LostRows
 from streamboost.sources.files import FileSource
 from streamboost.sources.kafka import KafkaSource
 from streamboost.sources.memory import MemorySource
-from streamboost.sources.opening import open_source
+from streamboost.sources.message_source import LostRows
+from streamboost.sources.open_source import open_source
 from streamboost.sources.redis import RedisSource
 from streamboost.sources.synthetic import FriedmanSource
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
-from streamboost.sources.known_files import STDIN, TEXT, KnownFile, called, check_identity, has_bytes, size_of
+from streamboost.sources.file_identity import STDIN, TEXT, KnownFile, called, check_identity, has_bytes, size_of
 from streamboost.sources.schemas import checked_types, from_text
 from streamboost.sources.table_files import read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader

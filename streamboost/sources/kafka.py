@@ -14,10 +14,10 @@ from typing import Any
 
 from streamboost.errors import require
 from streamboost.sources.base import Position
-from streamboost.sources.brokers import COMMON_OPTIONS, POLL, MessageSource, refuse, split_address
-from streamboost.sources.kafka_link import AT_ONCE, Link
-from streamboost.sources.kafka_turns import Message, Turns, position_after
+from streamboost.sources.kafka_client import AT_ONCE, Link
+from streamboost.sources.message_source import COMMON_OPTIONS, POLL, MessageSource, refuse, split_address
 from streamboost.sources.messages import MessageBatch
+from streamboost.sources.partition_merge import Message, Turns, position_after
 
 LOOK_FOR_PARTITIONS = 30.0  # seconds
 

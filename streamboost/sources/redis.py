@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from streamboost.errors import require
 from streamboost.sources.base import Position
-from streamboost.sources.brokers import COMMON_OPTIONS, POLL, MessageSource, refuse, split_address
+from streamboost.sources.message_source import COMMON_OPTIONS, POLL, MessageSource, refuse, split_address
 from streamboost.sources.messages import MessageBatch, RowReader, field_values, json_field_values
-from streamboost.sources.redis_link import Entry, Id, RedisLink, StreamInfo, parse_id, show_id
+from streamboost.sources.redis_client import Entry, Id, RedisLink, StreamInfo, parse_id, show_id
 
 ZERO: Id = (0, 0)
 

@@ -18,7 +18,7 @@ from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_mock, kafka_ser
 from reading import gather, once_waiting, stored, xs  # noqa: E402
 
 from streamboost.sources import BadRow, KafkaSource, LostRows  # noqa: E402
-from streamboost.sources.kafka_link import Link  # noqa: E402
+from streamboost.sources.kafka_client import Link  # noqa: E402
 
 COUNTS = {0: 40, 1: 7, 2: 90}  # messages by partition
 BIT_BY_BIT = {"fetch.message.max.bytes": 2000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 5}
@@ -134,15 +134,15 @@ def test_the_order_does_not_depend_on_how_the_messages_are_fetched(real):
 
 
 def test_a_partition_far_ahead_of_the_others_is_held_back_and_loses_nothing(real, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.kafka_link.AHEAD", 50)
-    monkeypatch.setattr("streamboost.sources.kafka_link.AT_ONCE", 20)
+    monkeypatch.setattr("streamboost.sources.kafka_client.AHEAD", 50)
+    monkeypatch.setattr("streamboost.sources.kafka_client.AT_ONCE", 20)
     counts = {0: 2000, 1: 1, 2: 2000}
     topic = new_topic(real, counts)
     assert xs(real.source(topic).read()) == in_turns(counts)
 
 
 def test_without_following_batches_are_full_however_slowly_the_messages_come(mock, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.kafka_link.AT_ONCE", 1)
+    monkeypatch.setattr("streamboost.sources.kafka_client.AT_ONCE", 1)
     poll, asked = Link.poll, itertools.count()
 
     def slowly(link, seconds, turns):

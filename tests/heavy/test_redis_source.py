@@ -217,7 +217,7 @@ def test_trimming_and_deleting_what_was_read_loses_nothing(server, client, strea
 
 
 def test_a_stream_trimmed_under_a_reader_is_noticed(server, client, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.redis_link.AT_ONCE", 10)
+    monkeypatch.setattr("streamboost.sources.redis_client.AT_ONCE", 10)
     name = f"rows{next(numbers)}"
     fill(client, name, range(N))
     reading = RedisSource(server.address, name).read(n_rows=5)

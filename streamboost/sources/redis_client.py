@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from streamboost.sources.brokers import Away, MessageSource
+from streamboost.sources.message_source import Away, MessageSource
 
 Id: TypeAlias = tuple[int, int]
 T = TypeVar("T")

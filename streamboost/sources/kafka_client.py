@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from streamboost.sources.base import Position
-from streamboost.sources.brokers import Away, MessageSource
-from streamboost.sources.kafka_turns import Message, Turns
+from streamboost.sources.message_source import Away, MessageSource
+from streamboost.sources.partition_merge import Message, Turns
 
 AHEAD = 10_000  # messages of a partition to hold while others are awaited
 AT_ONCE = 1000  # messages
