@@ -19,8 +19,8 @@ from prediction_parts import read_parts
 
 from streamboost import SGBRegressor, load
 from streamboost.cli import main
-from streamboost.cli.reading import Peeked
-from streamboost.cli.screens import Screen, terminal
+from streamboost.cli.display import Screen, terminal
+from streamboost.cli.source_options import Peeked
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.key_models import small_regressor
 from streamboost.persistence.checkpoints import read_latest

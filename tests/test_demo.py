@@ -6,8 +6,8 @@ from matplotlib.image import imread
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
-from streamboost import SGBClassifier, demo
-from streamboost.cli import main
+from streamboost import SGBClassifier
+from streamboost.cli import demo, main
 from streamboost.datasets import load_electricity
 
 

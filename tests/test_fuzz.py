@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamboost import SGBRegressor
-from streamboost.cli.refusals import Refused
 from streamboost.cli.run_command import parse_interval, parse_options
+from streamboost.cli.usage_errors import Refused
 from streamboost.serving.auth import read_tokens
 from streamboost.sources import open_source
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 import typer
 
 from streamboost.cli import model_commands, predict_command, run_command, theory_command
-from streamboost.cli.refusals import Refused, asked, sentence_of
-from streamboost.cli.screens import terminal
+from streamboost.cli.display import terminal
+from streamboost.cli.usage_errors import Refused, asked, sentence_of
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
 
@@ -89,7 +89,7 @@ def demo(
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no demo.png.")] = False,
 ) -> None:
     """Learn the shipped electricity stream beside simple baselines, and draw what happened."""
-    from streamboost.demo import show
+    from streamboost.cli.demo import show
 
     show(rows, with_picture=not no_picture)
 

@@ -11,9 +11,9 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from streamboost.cli.reading import Format, source_options
-from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import number, print_metrics, print_pairs, terminal
+from streamboost.cli.display import number, print_metrics, print_pairs, terminal
+from streamboost.cli.source_options import Format, source_options
+from streamboost.cli.usage_errors import Refused, asked, check_column
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
 from streamboost.estimators.describe import describe, plain, plain_metrics

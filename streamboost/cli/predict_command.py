@@ -15,10 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import typer
 
+from streamboost.cli.display import terminal
 from streamboost.cli.model_commands import AsJson, ModelPath, load_model
-from streamboost.cli.reading import Format, Types, source_options
-from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import terminal
+from streamboost.cli.source_options import Format, Types, source_options
+from streamboost.cli.usage_errors import Refused, asked, check_column
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type

@@ -14,17 +14,17 @@ import typer
 from rich.console import Console
 
 from streamboost._types import Task
+from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, terminal
 from streamboost.cli.model_commands import load_model
-from streamboost.cli.reading import Format, Peeked, Types, source_options
-from streamboost.cli.refusals import Refused, asked, check_column, sentence_of
-from streamboost.cli.resuming import (
+from streamboost.cli.resume_checks import (
     check_resumed,
     check_same_predictions,
     check_same_scores,
     read_before,
     same_ignored,
 )
-from streamboost.cli.screens import Dashboard, Screen, print_columns, print_summary, terminal
+from streamboost.cli.source_options import Format, Peeked, Types, source_options
+from streamboost.cli.usage_errors import Refused, asked, check_column, sentence_of
 from streamboost.dashboard.export import write_page
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics

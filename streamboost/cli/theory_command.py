@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
+from streamboost.cli.display import terminal
 from streamboost.cli.model_commands import AsJson, ModelPath, load_model
-from streamboost.cli.reading import Format, Peeked, Types, source_options
-from streamboost.cli.refusals import Refused, asked, check_column
-from streamboost.cli.screens import terminal
+from streamboost.cli.source_options import Format, Peeked, Types, source_options
+from streamboost.cli.usage_errors import Refused, asked, check_column
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.describe import plain
 from streamboost.runs.guard import Guard, Sifted

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from streamboost.cli.refusals import Refused
+from streamboost.cli.usage_errors import Refused
 from streamboost.cluster.crew import Cut
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli.refusals import Refused
+from streamboost.cli.usage_errors import Refused
 from streamboost.sources import BadRow, Batch, FileSource, Position, Source
 
 Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
