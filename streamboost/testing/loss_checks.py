@@ -9,7 +9,7 @@ import numpy as np
 
 from streamboost._types import FloatArray
 from streamboost.losses import Loss
-from streamboost.testing.promises import expect, expect_close, expect_same, fail, pickled
+from streamboost.testing.assertions import expect, expect_close, expect_same, fail, pickled
 
 
 class LossCase(NamedTuple):

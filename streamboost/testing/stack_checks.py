@@ -11,7 +11,7 @@ import numpy as np
 from streamboost._types import FloatArray
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
-from streamboost.testing.promises import expect, expect_close, expect_same, largest, pickled
+from streamboost.testing.assertions import expect, expect_close, expect_same, largest, pickled
 
 
 class Rows(NamedTuple):
