@@ -226,7 +226,7 @@ class RealFile:
         if folder and (Path(folder) / self.file).exists():
             return (Path(folder) / self.file).open("rb")
         if self.file in SHIPPED:
-            return resources.files("streamboost").joinpath("data", self.file).open("rb")
+            return resources.files("streamboost.datasets").joinpath("data", self.file).open("rb")
         where = f"it is not in {folder}" if folder else "STREAMBOOST_DATA is not set"
         raise MissingData(
             f"stream {name} needs {self.file}, but {where}. Set STREAMBOOST_DATA to a folder that holds it."

@@ -26,11 +26,11 @@ from sklearn.exceptions import ConvergenceWarning
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant
 from streamboost.boosting.booster import BLOCK
-from streamboost.boosting.chunk import check_chunk
 from streamboost.boosting.cost import CostMeter
 from streamboost.boosting.edges import EdgeMeter
 from streamboost.descents import Descent
 from streamboost.features.binning import Bins
+from streamboost.features.chunk import check_chunk
 from streamboost.losses import Loss
 from streamboost.stacks.base import Stack
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streamboost.boosting.chunk import check_chunk, check_rows, check_weight
+from streamboost.features.chunk import check_chunk, check_rows, check_weight
 from streamboost.losses import Squared
 
 

@@ -39,7 +39,7 @@ with warnings.catch_warnings():  # it would rather have the next httpx
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
-routes_module, serving_module = (sys.modules[f"streamboost.dashboard.{name}"] for name in ("routes", "serving"))
+routes_module, serving_module = (sys.modules[f"streamboost.dashboard.{name}"] for name in ("routes", "server"))
 X = np.random.default_rng(0).uniform(size=(600, 4))
 Y = X[:, 0] + (X[:, 1] > 0.5)
 NUMBERS = {"rows": 600, "running": {"rmse": 0.5}, "windowed": {"rmse": 0.25}, "rows_per_second": 1000.0}

@@ -433,7 +433,7 @@ def test_a_bound_is_finite_as_long_as_every_edge_is_above_0(edges):
     for loss, descent in ((Squared(), GradientDescent("theory")), (Absolute(l2=0.5), ResidualProjection())):
         meter = RegretMeter(loss, descent)
         meter.add(np.ones((2, len(edges) + 1, 1)), np.zeros((2, 1)))
-        bound = theory._theorem_bound(meter, np.array(edges))
+        bound = theory.regret._theorem_bound(meter, np.array(edges))
         assert bound[0] == (2 * meter.loss_bound if isinstance(loss, Squared) else math.inf)  # no learner that fails
         for k in range(1, len(edges) + 1):
             assert np.isfinite(bound[k]) == all(edge > 0 for edge in edges[:k])

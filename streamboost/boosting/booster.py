@@ -23,13 +23,13 @@ import numpy as np
 from streamboost import descents
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
-from streamboost.boosting.chunk import Chunk, check_chunk, check_rows
 from streamboost.boosting.cost import CostMeter
 from streamboost.boosting.edges import EdgeMeter
 from streamboost.boosting.loops import nets as net_native
 from streamboost.boosting.loops import trees as native
 from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent
+from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack

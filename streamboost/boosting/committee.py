@@ -15,12 +15,12 @@ import numpy as np
 from streamboost._types import FloatArray
 from streamboost.boosting import memory_budget as limits
 from streamboost.boosting.booster import BLOCK, Booster
-from streamboost.boosting.chunk import Chunk, check_chunk, check_rows
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, Event, Succession
 from streamboost.boosting.hedge import HALF_LIVES, NO_DUEL, Expert, Hedge
 from streamboost.boosting.loops import nets as net_native
 from streamboost.boosting.loops import trees as native
 from streamboost.descents import GradientDescent
+from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
 
 STEPS = (0,)  # the partial sums that are experts, beside the last of each booster: the base alone

@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost._types import FloatArray
 from streamboost.boosting.booster import Booster, Iterate, Semantics
-from streamboost.boosting.chunk import check_weight
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
 from streamboost.estimators import defaults as recipes
+from streamboost.features.chunk import check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeV
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.boosting.chunk import check_weight
+from streamboost.features.chunk import check_weight
 
 Need: TypeAlias = Literal["number", "label", "probability"]
 NAN = math.nan

@@ -1,8 +1,8 @@
 """The prequential loop, test then train: every row is predicted before it is learned, and the predictions counted.
 
-In flow a model of almost any kind and rows of almost any kind; out flows a :class:`~streamboost.evaluation.reports.Report` every
-so many rows. As no row was known when it was predicted, all rows are test rows, and the newest tell how the model does
-now.
+In flow a model of almost any kind and rows of almost any kind; out flows a
+:class:`~streamboost.evaluation.reports.Report` every so many rows. As no row was known when it was predicted, all rows
+are test rows, and the newest tell how the model does now.
 """
 
 from __future__ import annotations

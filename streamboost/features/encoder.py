@@ -1,7 +1,7 @@
 """Rows of any kind to float arrays, learned as they flow.
 
-In flow rows, as :mod:`streamboost.features.reading` reads them; out flow float64 arrays (n, d), C-contiguous, sharing no memory
-with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance.
+In flow rows, as :mod:`streamboost.features.reading` reads them; out flow float64 arrays (n, d), C-contiguous, sharing
+no memory with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance.
 
 :class:`Encoder` remembers names, kinds and categories. It works in two steps, so that an error changes nothing and
 predicting never does: ``encode`` only looks, ``commit`` takes in what was new.

@@ -1,7 +1,7 @@
 """The native loop of networks: what ``Booster.ask``, the hedge and ``Booster.tell`` do for steps of so many rows.
 
-As in :mod:`streamboost.kernels.tree_loop` everybody predicts before anything learns. The hidden layer a prediction needed is
-kept for the step that follows it, so that rows go forward once.
+As in :mod:`streamboost.kernels.tree_loop` everybody predicts before anything learns. The hidden layer a prediction
+needed is kept for the step that follows it, so that rows go forward once.
 """
 
 from __future__ import annotations

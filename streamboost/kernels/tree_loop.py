@@ -1,9 +1,9 @@
 """The native row loop: what ``Booster.ask``, the hedge and ``Booster.tell`` do for a row, for all boosters at once.
 
-The arrays of all boosters lie end to end (see :mod:`streamboost.boosting.loops.trees`); ``plan`` (R, :data:`PLAN`) and ``rates``
-(R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see :mod:`streamboost.kernels.layout`).
-A row is first walked through every booster, then the hedge mixes what their partial sums say, and only then anything
-learns.
+The arrays of all boosters lie end to end (see :mod:`streamboost.boosting.loops.trees`); ``plan`` (R, :data:`PLAN`) and
+``rates`` (R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see
+:mod:`streamboost.kernels.layout`). A row is first walked through every booster, then the hedge mixes what their partial
+sums say, and only then anything learns.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The formulas are in :mod:`streamboost.theory.bounds`.
 
-An edge measured as :class:`~streamboost.boosting.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0. The
-theorems, which speak of T → ∞, then hold on the very rows that were measured.
+An edge measured as :class:`~streamboost.boosting.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0.
+The theorems, which speak of T → ∞, then hold on the very rows that were measured.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.boosting import Booster
-from streamboost.boosting.chunk import check_chunk
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
+from streamboost.features.chunk import check_chunk
 from streamboost.losses import Loss
 from streamboost.losses.links import Log, Logit, Margin
 from streamboost.theory.bounds import nonsmooth_bound, smooth_bound

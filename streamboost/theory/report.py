@@ -28,6 +28,7 @@ from streamboost.estimators import defaults as recipes
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.theory import Regret
+from streamboost.theory.regret import ENOUGH_ROWS
 
 FEW_ROWS = 20  # an average over fewer tells of these rows only
 EXACT = 1e-8  # a base that loses so little of what a score of 0 loses leaves nothing but rounding
@@ -178,8 +179,8 @@ def _lead(regret: Regret, is_exact: bool) -> str:
     n_rows = int(regret.over_rows.rows[-1])
     if is_exact:
         return "The base alone predicts these rows: it leaves the learners nothing but rounding to explain."
-    if n_rows < theory.ENOUGH_ROWS:
-        return f"Too few rows ({n_rows}) to judge the learners: show it {theory.ENOUGH_ROWS} or more."
+    if n_rows < ENOUGH_ROWS:
+        return f"Too few rows ({n_rows}) to judge the learners: show it {ENOUGH_ROWS} or more."
     # A learner without an edge may still point the right way, and small steps forgive: so N is judged by the regret.
     regrets, N = regret.by_learners, len(regret.edges)
     best = int(regrets.argmin())

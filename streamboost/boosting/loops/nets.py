@@ -11,10 +11,10 @@ import numpy as np
 
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.boosting.chunk import Chunk
 from streamboost.boosting.hedge import NO_DUEL, Hedge
 from streamboost.boosting.loops import trees as native
 from streamboost.features.binning import cat_positions
+from streamboost.features.chunk import Chunk
 from streamboost.features.standardizer import Standardizer
 from streamboost.kernels import net_loop as kernels
 from streamboost.stacks.conv import ConvStack

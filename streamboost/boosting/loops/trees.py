@@ -1,7 +1,7 @@
 """The native path beside the plain one: boosters of trees under built-in losses, learned in one compiled loop.
 
-A booster keeps its own arrays, under its own names; :class:`Arena` lays those of several boosters end to end and
-leaves each with views of its part, so that the loop of :mod:`streamboost.kernels.tree_loop` takes a few dozen arrays however
+A booster keeps its own arrays, under its own names; :class:`Arena` lays those of several boosters end to end and leaves
+each with views of its part, so that the loop of :mod:`streamboost.kernels.tree_loop` takes a few dozen arrays however
 many boosters there are. Whenever a booster has replaced an array (it grew, it was loaded), the arena is laid out anew.
 """
 
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from streamboost import losses
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.boosting.chunk import Chunk
 from streamboost.boosting.hedge import NO_DUEL, Hedge
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
+from streamboost.features.chunk import Chunk
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import edges as edge_kernels
 from streamboost.kernels import hedge as hedge_kernels
