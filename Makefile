@@ -22,13 +22,13 @@ test-long: $(VENV)/.ready   ## the same, with the long forms: 20 kills where mak
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long
 
 test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
-	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/test_messages.py
+	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/sources/test_messages.py
 
 brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing
 	sh tests/heavy/servers.sh
 
 test-nojit: $(VENV)/.ready  ## the kernels once more as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/test_binning.py tests/test_tree.py tests/test_linear.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/features/test_binning.py tests/stacks/test_tree.py tests/stacks/test_linear.py
 
 lint: $(VENV)/.ready        ## style, types, layers
 	$(BIN)/ruff check .

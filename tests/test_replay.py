@@ -1,4 +1,4 @@
-"""The memory by itself: which rows it holds, and whose turn it is. What refits make of it is in test_boosting.py."""
+"""The memory by itself: which rows it holds, and whose turn it is. What refits make of it is in test_booster.py."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Boosters side by side, and one score read out of all of them. That the compiled loop agrees is in test_native.py."""
+"""Boosters side by side, and one score read out of all of them. The compiled loop agrees: test_tree_loop.py."""
 
 import copy
 import pickle

@@ -17,7 +17,7 @@ from streamboost.cli import main
 from streamboost.persistence.checkpoints import read_latest
 from streamboost.persistence.object_graph import same_state
 
-DRIVER = Path(__file__).with_name("kill_driver.py")
+DRIVER = Path(__file__).parents[1] / "kill_driver.py"
 SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "memory=[64,256]"]
 OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
 

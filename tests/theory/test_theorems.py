@@ -244,7 +244,7 @@ def test_residuals_and_answers_stay_within_the_lemma(loss, depth):
 
 @pytest.fixture(scope="module")
 def example():
-    file = Path(__file__).parent.parent / "examples" / "counter_example.py"
+    file = Path(__file__).parents[2] / "examples" / "counter_example.py"
     spec = importlib.util.spec_from_file_location("counter_example", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

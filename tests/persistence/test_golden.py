@@ -9,7 +9,7 @@ import pytest
 from streamboost.persistence.checkpoints import Checkpoint
 from streamboost.persistence.snapshots import load
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 FILES = sorted(FOLDER.glob("*.safetensors"))
 
 

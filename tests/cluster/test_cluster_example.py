@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streamboost.cli import main
 
-MANIFEST = Path(__file__).parents[1] / "examples" / "kuberay" / "cluster.yaml"
+MANIFEST = Path(__file__).parents[2] / "examples" / "kuberay" / "cluster.yaml"
 
 
 def test_the_driver_joins_the_cluster_and_has_only_options_that_there_are(capsys):
