@@ -22,7 +22,8 @@ from streamboost.live.journal import Entry, Journal, Transaction
 from streamboost.live.request_checks import REFUSALS, Bounds
 from streamboost.live.results import Lesson, read_first, take_back
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
-from streamboost.runs.guard import Guard, Quarantine
+from streamboost.runs.guard import Guard
+from streamboost.runs.quarantine import Quarantine
 
 logger = logging.getLogger(__name__)
 

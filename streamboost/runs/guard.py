@@ -1,4 +1,4 @@
-"""What keeps bad rows from a model: a guard that sifts them out, and the quarantine they go to.
+"""Tell rows that can be learned from bad ones.
 
 In flow tables of rows with their targets; out flow the rows that can be learned, and for each of the others a reason.
 A row is bad if its target is missing, infinite or no number where one is expected, if a column is infinite, or if its
@@ -7,11 +7,7 @@ gradient would be absurd: so large beside all targets so far that a single step 
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +21,6 @@ from streamboost.losses.base import LARGEST_TARGET
 ABSURD = 1e6  # times the root mean square of the targets so far: what no gradient may be
 FEW = 10  # different whole numbers that are rather classes
 SETTLED = 100  # targets after which the guard has an idea of their size
-TEXT_KEPT = 10_000  # letters of a bad row
-QUARANTINE_BYTES = 100_000_000
 LABELS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
           pa.types.is_string, pa.types.is_large_string)  # fmt: skip
 
@@ -198,53 +192,3 @@ def brief(value: Any) -> str:
     """A value as a sentence shows it."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-class Quarantine:
-    """Bad rows in a file, a JSON object a line: when, where, why, and the row itself.
-
-    Parameters
-    ----------
-    path : path
-        Made with the first bad row.
-    limit_bytes : int
-        Beyond this rows are counted, but no longer written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "quarantine.jsonl")
-    >>> quarantine = Quarantine(path)
-    >>> quarantine.add("the target is missing", text='{"x": 1}', position=7, row=7)
-    >>> json.loads(path.read_text())["reason"], quarantine.n
-    ('the target is missing', 1)
-    """
-
-    def __init__(self, path: str | os.PathLike[str], limit_bytes: int = QUARANTINE_BYTES) -> None:
-        self.path = Path(path)
-        self.limit_bytes = limit_bytes
-        self.n = 0
-        self.length = self.path.stat().st_size if self.path.exists() else 0
-
-    def add(self, reason: str, *, text: str, position: Any = None, row: int | None = None) -> None:
-        """Write down a bad row."""
-        self.n += 1
-        entry = {"time": time.time(), "row": row, "position": position, "reason": reason, "text": text[:TEXT_KEPT]}
-        line = (json.dumps(entry, default=str) + "\n").encode()
-        if self.length + len(line) > self.limit_bytes:
-            return
-        with open(self.path, "ab") as file:
-            file.write(line)
-        self.length += len(line)
-
-    def flush(self) -> None:
-        """Bring all of it to disk."""
-        if self.path.exists():
-            with open(self.path, "rb") as file:
-                os.fsync(file.fileno())
-
-    def cut(self, n: int, length: int) -> None:
-        """Go back to how it was: what came after will come again."""
-        if self.length > length:
-            os.truncate(self.path, length)
-        self.n, self.length = n, min(self.length, length)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamboost.errors import writing
-from streamboost.runs.guard import Quarantine
 from streamboost.sources import BadRow
 
+TEXT_KEPT = 10_000  # letters of a bad row
+QUARANTINE_BYTES = 100_000_000
 PLACES_KEPT = 100_000  # of bad rows, so that none is counted twice after a resume
 
 
@@ -19,12 +24,62 @@ class TooManyBadRows(ValueError):
     """More rows were refused than the run was allowed."""
 
 
+class Quarantine:
+    """Bad rows in a file, a JSON object a line: when, where, why, and the row itself.
+
+    Parameters
+    ----------
+    path : path
+        Made with the first bad row.
+    limit_bytes : int
+        Beyond this rows are counted, but no longer written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "quarantine.jsonl")
+    >>> quarantine = Quarantine(path)
+    >>> quarantine.add("the target is missing", text='{"x": 1}', position=7, row=7)
+    >>> json.loads(path.read_text())["reason"], quarantine.n
+    ('the target is missing', 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], limit_bytes: int = QUARANTINE_BYTES) -> None:
+        self.path = Path(path)
+        self.limit_bytes = limit_bytes
+        self.n = 0
+        self.length = self.path.stat().st_size if self.path.exists() else 0
+
+    def add(self, reason: str, *, text: str, position: Any = None, row: int | None = None) -> None:
+        """Write down a bad row."""
+        self.n += 1
+        entry = {"time": time.time(), "row": row, "position": position, "reason": reason, "text": text[:TEXT_KEPT]}
+        line = (json.dumps(entry, default=str) + "\n").encode()
+        if self.length + len(line) > self.limit_bytes:
+            return
+        with open(self.path, "ab") as file:
+            file.write(line)
+        self.length += len(line)
+
+    def flush(self) -> None:
+        """Bring all of it to disk."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                os.fsync(file.fileno())
+
+    def truncate(self, n: int, length: int) -> None:
+        """Go back to an earlier length; the rows after it come again."""
+        if self.length > length:
+            os.truncate(self.path, length)
+        self.n, self.length = n, min(self.length, length)
+
+
 class BadRows:
     """Where a run puts rows that cannot be learned.
 
     Parameters
     ----------
-    quarantine : Quarantine, optional
+    file : Quarantine, optional
         Without it they are only counted.
     strict : bool
         Whether the first one is an error.
@@ -35,24 +90,24 @@ class BadRows:
     ----------
     n : int
         How many there were, those before a resume among them.
-    heard : list of BadRow
+    unread : list of BadRow
         Those a source could not read, and that are not put aside yet.
 
     Examples
     --------
     >>> bad = BadRows(limit=1)
     >>> for row in range(2):
-    ...     bad.bury("the target is missing.", '{"x": 1}', position=row, row=row)
+    ...     bad.quarantine("the target is missing.", '{"x": 1}', position=row, row=row)
     >>> bad.check()
     Traceback (most recent call last):
         ...
     streamboost.runs.quarantine.TooManyBadRows: 2 bad rows are more than max_bad=1; the last one: ...
     """
 
-    def __init__(self, quarantine: Quarantine | None = None, *, strict: bool = False, limit: int | None = None) -> None:
-        self.quarantine, self.strict, self.limit = quarantine, strict, limit
+    def __init__(self, file: Quarantine | None = None, *, strict: bool = False, limit: int | None = None) -> None:
+        self.file, self.strict, self.limit = file, strict, limit
         self.n = self._n_before = 0
-        self.heard: list[BadRow] = []
+        self.unread: list[BadRow] = []
         self._places: dict[int, None] = {}  # the latest last
         self._last_reason = ""
 
@@ -66,26 +121,26 @@ class BadRows:
         self.n = self._n_before = n
         self._places = dict.fromkeys(map(_fingerprint, places))
 
-    def bury_heard(self) -> None:
+    def quarantine_unread(self) -> None:
         """Put aside what the source could not read; what it comes upon again after a resume counts once."""
-        for bad in self.heard:
+        for bad in self.unread:
             place = _fingerprint(bad.place)
             if place not in self._places:
                 self._places[place] = None
                 if len(self._places) > PLACES_KEPT:
                     del self._places[next(iter(self._places))]
-                self.bury(f"{bad.place}: {bad.reason}", bad.text, bad.position, None)
-        self.heard.clear()
+                self.quarantine(f"{bad.place}: {bad.reason}", bad.text, bad.position, None)
+        self.unread.clear()
 
-    def bury(self, reason: str, text: str, position: Any, row: int | None) -> None:
+    def quarantine(self, reason: str, text: str, position: Any, row: int | None) -> None:
         """Put a row aside."""
         if self.strict:
             raise ValueError(f"row {row}: {reason} Its chunk was not learned. Leave out --strict to go on without it.")
         self.n += 1
         self._last_reason = reason
-        if self.quarantine is not None:
-            with writing(self.quarantine.path, "resume: no row is lost"):
-                self.quarantine.add(reason, text=text, position=position, row=row)
+        if self.file is not None:
+            with writing(self.file.path, "resume: no row is lost"):
+                self.file.add(reason, text=text, position=position, row=row)
 
     def check(self) -> None:
         """End the run if there were too many since it began or was resumed."""

@@ -32,9 +32,9 @@ from streamboost.evaluation import predictions as answers
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
-from streamboost.runs.guard import Guard, Quarantine
+from streamboost.runs.guard import Guard
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
-from streamboost.runs.quarantine import BadRows
+from streamboost.runs.quarantine import BadRows, Quarantine
 from streamboost.sources import Batch, Source
 
 logger = logging.getLogger(__name__)
@@ -154,13 +154,13 @@ class Run:
             if found is not None:
                 self._go_on(found, resume)
             elif self.quarantine is not None:
-                self.quarantine.cut(0, 0)
+                self.quarantine.truncate(0, 0)
         except BaseException:
             self.close()
             raise
         asked: Any = source  # which asks this run, until it is closed: then another may read it
         if not options.strict and getattr(asked, "on_bad", None) == "raise":
-            self._borrowed["on_bad"], asked.on_bad = "raise", self.bad.heard.append
+            self._borrowed["on_bad"], asked.on_bad = "raise", self.bad.unread.append
         if getattr(asked, "stop", self) is None:  # so that it waits for nothing when the run is to end
             self._borrowed["stop"], asked.stop = None, lambda: self._stopping
 
@@ -172,7 +172,7 @@ class Run:
             if resume:  # its parts are removed
                 self._resume_predictions(state)
                 self.predictions = None
-            self.quarantine.cut(0, 0)
+            self.quarantine.truncate(0, 0)
             if hasattr(self.model, "begin_anew"):
                 self.model.begin_anew(found.model)
             return
@@ -197,7 +197,7 @@ class Run:
         self.bad.go_on(state["n_bad"], state["bad_places"])
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
-        self.quarantine.cut(*state["quarantine"])
+        self.quarantine.truncate(*state["quarantine"])
         if self.book is not None:
             self.book.every = self.options.every
 
@@ -225,7 +225,7 @@ class Run:
                 if self._is_checkpoint_due():
                     self.checkpoint()
             self._is_whole = False
-            self.bad.bury_heard()
+            self.bad.quarantine_unread()
             self._is_whole = True
             self.bad.check()
             if self.book is not None:
@@ -260,9 +260,9 @@ class Run:
         assert self.book is not None
         sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
-        self.bad.bury_heard()
+        self.bad.quarantine_unread()
         for row, reason in sifted.reasons.items():
-            self.bad.bury(reason, _as_text(table, row), batch.position, self.rows_read + row)
+            self.bad.quarantine(reason, _as_text(table, row), batch.position, self.rows_read + row)
         self._is_whole = False
         numbers = self.rows_read + np.flatnonzero(sifted.good)
         reports: list[Report] = []
@@ -325,7 +325,7 @@ class Run:
             raise refusal
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
-            self.bad.bury(reason, _as_text(whole, row), position, int(numbers[row]))
+            self.bad.quarantine(reason, _as_text(whole, row), position, int(numbers[row]))
         return y[kept], answers.joined(said) if said else answers.no_answers(0), numbers[kept]
 
     # Checkpoints.

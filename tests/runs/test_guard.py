@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.runs.guard import Guard, Quarantine, label_kind
+from streamboost.runs.guard import Guard, label_kind
+from streamboost.runs.quarantine import Quarantine
 
 values = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True, width=64))
 
@@ -98,7 +99,7 @@ def test_a_quarantine_is_cut_back_and_bounded(tmp_path):
     quarantine.add("first", text="a", position={"row": 1}, row=1)
     kept = quarantine.n, quarantine.length
     quarantine.add("second", text="b", row=2)
-    quarantine.cut(*kept)
+    quarantine.truncate(*kept)
     assert [json.loads(line)["reason"] for line in (tmp_path / "q.jsonl").read_text().splitlines()] == ["first"]
     for _ in range(50):
         quarantine.add("more", text="c" * 100, row=3)

@@ -15,9 +15,8 @@ from streamboost import SGBClassifier, SGBRegressor
 from streamboost.losses import Quantile
 from streamboost.persistence.checkpoints import read_latest
 from streamboost.persistence.object_graph import same_state
-from streamboost.runs.guard import Quarantine
 from streamboost.runs.prediction_files import PredictionParts
-from streamboost.runs.quarantine import TooManyBadRows
+from streamboost.runs.quarantine import Quarantine, TooManyBadRows
 from streamboost.runs.run import Options, Run
 from streamboost.sources import MemorySource, Source, open_source
 from streamboost.stacks import LinearStack, TwoLayerStack
