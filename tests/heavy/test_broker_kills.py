@@ -9,7 +9,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_server, redis_server  # noqa: E402, F401 - fixtures
-from test_kill import OFTEN, SMALL, check_same, killed  # noqa: E402
+from killed_runs import OFTEN, SMALL, check_same, killed  # noqa: E402
 
 from streamboost.cli import main  # noqa: E402
 from streamboost.persistence.checkpoints import read_latest  # noqa: E402
