@@ -13,6 +13,6 @@ before they enter, so the clock plays no part in this.
 """
 
 from streamboost.live.model import LiveModel
-from streamboost.live.results import Labelled, Learned, Lesson, NotTogether
+from streamboost.live.results import Labelled, Learned, LearnedBatch, NotTogether
 
-__all__ = ["Labelled", "Learned", "Lesson", "LiveModel", "NotTogether"]
+__all__ = ["Labelled", "Learned", "LearnedBatch", "LiveModel", "NotTogether"]

@@ -20,7 +20,7 @@ from streamboost.errors import SnapshotError
 from streamboost.evaluation import predictions as answers
 from streamboost.live.journal import Entry, Journal, Transaction
 from streamboost.live.request_checks import REFUSALS, Bounds
-from streamboost.live.results import Lesson, read_first, take_back
+from streamboost.live.results import LearnedBatch, read_first, take_back
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.quarantine import Quarantine
@@ -38,7 +38,7 @@ class Learner:
         For a directory without one.
     target : str or None
     on_learned : callable, optional
-        Called with ``state`` and every :class:`Lesson`.
+        Called with ``state`` and every :class:`LearnedBatch`.
     **journal : for :class:`~streamboost.live.journal.Journal`
     """
 
@@ -52,7 +52,7 @@ class Learner:
         directory: Path,
         model: Any,
         target: str | None,
-        on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
+        on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
         **journal: Any,
     ) -> None:
         self.directory, self.on_learned = directory, on_learned
@@ -122,7 +122,7 @@ class Learner:
         self._position = position  # the last entry that was learned
         self._positions = [position]  # of the checkpoints that are kept
         self._rows_tried = self.rows  # when a checkpoint was last tried
-        self._is_torn = False  # whether learning broke off midway
+        self._is_inconsistent = False  # whether learning broke off midway
 
     @property
     def bounds(self) -> Bounds:
@@ -131,9 +131,9 @@ class Learner:
 
     # Learning.
 
-    def _heal(self) -> None:
+    def _recover(self) -> None:
         """If learning was interrupted, go back to what is certain; then learn whatever the journal has besides."""
-        if self._is_torn:
+        if self._is_inconsistent:
             checkpoint = self._store.latest()
             if checkpoint is None:
                 raise SnapshotError(f"the checkpoints in {str(self.directory)!r} are gone. Bring them back.")
@@ -141,41 +141,43 @@ class Learner:
             self._catch_up(is_replay=True)
         self._catch_up()
 
-    def _catch_up(self, *, is_replay: bool = False) -> tuple[list[Lesson], list[tuple[Entry, str]]]:
+    def _catch_up(self, *, is_replay: bool = False) -> tuple[list[LearnedBatch], list[tuple[Entry, str]]]:
         """Learn what the journal has and the model has not; what the model does not take comes back with the reason."""
-        lessons: list[Lesson] = []
+        batches: list[LearnedBatch] = []
         refused: list[tuple[Entry, str]] = []
         for entry in self._journal.entries(self._position):
             if entry.refused is not None:
                 self._position = entry.number
                 continue
             X, y = split(entry.table)
-            self._is_torn = True
+            self._is_inconsistent = True
             try:
                 said = answers.learn(self.model, X, y)
             except REFUSALS as error:  # the same rows would always meet it: they are not tried again
                 self._refuse(entry, str(error))
                 refused.append((entry, str(error)))
-                self._position, self._is_torn = entry.number, False
+                self._position, self._is_inconsistent = entry.number, False
                 continue
             self.guard.learned(y)
             self.rows += len(y)
-            self._position, self._is_torn = entry.number, False
+            self._position, self._is_inconsistent = entry.number, False
             kind: Any = entry.kind
-            lessons.append(Lesson(kind, y, said, read_first(entry.first or [None] * len(y), self.task), is_replay))
+            batches.append(
+                LearnedBatch(kind, y, said, read_first(entry.first or [None] * len(y), self.task), is_replay)
+            )
             if self.on_learned is not None:
-                self.on_learned(self.state, lessons[-1])
-        return lessons, refused
+                self.on_learned(self.state, batches[-1])
+        return batches, refused
 
     def _refuse(self, entry: Entry, reason: str) -> None:
         """Never try an entry again that the model did not take, and take back what was promised with it."""
         rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
         with self._journal.transaction() as changes:
             changes.refuse(entry.number, reason)
-            self._put_aside(changes, rows)
+            self._quarantine_rows(changes, rows)
             take_back(changes, entry, reason)
 
-    def _put_aside(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
+    def _quarantine_rows(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
         """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
         for row, reason, position, table in rows:
             text = json.dumps(table.to_pylist()[0], default=str)

@@ -23,7 +23,7 @@ from streamboost.live.intake import as_table, check_keys, check_labels, pack_row
 from streamboost.live.learner import split
 from streamboost.live.pending import CHUNK, WaitingRows
 from streamboost.live.request_checks import REFUSALS, check, known_classes, known_columns
-from streamboost.live.results import Answer, Labelled, Learned, Lesson, NotTogether
+from streamboost.live.results import Answer, Labelled, Learned, LearnedBatch, NotTogether
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class LiveModel(WaitingRows):
     clock : callable
         Seconds.
     on_learned : callable, optional
-        Called with a dict and a :class:`Lesson` after rows were learned, again in a replay. The dict is ``state``:
+        Called with a dict and a :class:`LearnedBatch` after rows were learned, again in a replay. The dict is ``state``:
         what is kept there, such as metrics, is as exact as the model.
 
     Attributes
@@ -122,7 +122,7 @@ class LiveModel(WaitingRows):
         max_classes: int | None = None,
         durable: bool = True,
         clock: Callable[[], float] = time.time,
-        on_learned: Callable[[dict[str, Any], Lesson], None] | None = None,
+        on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
     ) -> None:
         _check_positive(checkpoint_every=checkpoint_every, pending_limit=pending_limit)
         _check_positive(correct_within=correct_within, remember_ids=remember_ids)
@@ -242,7 +242,9 @@ class LiveModel(WaitingRows):
             if len(sifted.y):
                 changes.add_entry("learn", entry, origin={"ids": [id for id in ids if id is not None]})
             for one, table, id in zip(promises, tables, ids, strict=True):
-                self._put_aside(changes, ((row, why, id, table.slice(row, 1)) for row, why in one.reasons.items()))
+                self._quarantine_rows(
+                    changes, ((row, why, id, table.slice(row, 1)) for row, why in one.reasons.items())
+                )
                 if id is not None:
                     figures = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
                     changes.add_id(id, "learn", answers.packed(figures))
@@ -250,9 +252,9 @@ class LiveModel(WaitingRows):
 
     def _learn(self, promises: Sequence[Learned]) -> list[Learned]:
         """Learn rows that were written down."""
-        lessons, refused = self._catch_up()
+        batches, refused = self._catch_up()
         self._tidy()
-        return answers.fulfilled(promises, lessons[0] if lessons else None, refused[0][1] if refused else "")
+        return answers.fulfilled(promises, batches[0] if batches else None, refused[0][1] if refused else "")
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -278,15 +280,15 @@ class LiveModel(WaitingRows):
                 figures = self._take_labels(changes, keys, labels, id)
                 if id is not None:
                     changes.add_id(id, "label", answers.packed(figures))
-            lessons, refused = self._catch_up()
+            batches, refused = self._catch_up()
             self._tidy()
         for entry, reason in refused:
             figures = answers.without_labels(figures, entry.kind, entry.origin["places"], reason)
-        lessons = [lesson for lesson in lessons if lesson.kind == "label"]
-        if not lessons:
+        batches = [batch for batch in batches if batch.kind == "label"]
+        if not batches:
             return Labelled(**figures, repeated=False)
-        y = np.concatenate([lesson.y for lesson in lessons])
-        said, first = (joined([getattr(lesson, name) for lesson in lessons]) for name in ("answers", "first"))
+        y = np.concatenate([batch.y for batch in batches])
+        said, first = (joined([getattr(batch, name) for batch in batches]) for name in ("answers", "first"))
         return Labelled(**figures, repeated=False, y=y, answers=said, first=first)
 
     def expire(self, now: float | None = None, *, limit: int | None = None) -> int:
@@ -324,7 +326,7 @@ class LiveModel(WaitingRows):
             if self._is_closed:
                 return
             try:
-                self._heal()
+                self._recover()
                 self._try_checkpoint(0)
             finally:
                 self._is_closed = True
@@ -347,7 +349,7 @@ class LiveModel(WaitingRows):
         try:
             if self._is_closed:
                 raise ValueError(f"the live model in {str(self.directory)!r} is closed. Open it again.")
-            self._heal()
+            self._recover()
             yield
         finally:
             self._writing.release()

@@ -11,7 +11,7 @@ from streamboost.live.intake import is_nothing, is_same, label_column
 from streamboost.live.journal import Transaction
 from streamboost.live.learner import Learner
 from streamboost.live.request_checks import Foreseen, known_classes
-from streamboost.live.results import Answer, LessonKind
+from streamboost.live.results import Answer, BatchKind
 from streamboost.live.settling import Settled, settle, settle_each
 
 CHUNK = 1000  # rows that are settled in one transaction, where nobody asked for more
@@ -36,7 +36,7 @@ class WaitingRows(Learner):
                 places["unchanged" if is_same(row.label, label) else "corrected"].append(place)
         reasons: dict[int, str] = {}
         foreseen = Foreseen(self.model)
-        kinds: dict[str, LessonKind] = {"learned": "label", "corrected": "correct"}
+        kinds: dict[str, BatchKind] = {"learned": "label", "corrected": "correct"}
         for name, kind in kinds.items():
             which = places[name]
             settled = settle(self, [rows[keys[i]] for i in which], [labels[i] for i in which], foreseen)
@@ -45,7 +45,7 @@ class WaitingRows(Learner):
         early = {i: labels[i] for i in places["early"]}
         bad = self._bad_early(changes, early, known_classes(foreseen.model))
         tables = {i: pa.table({self.target: label_column([labels[i]])}) for i in bad}
-        self._put_aside(changes, ((i, why, keys[i], tables[i]) for i, why in bad.items()))
+        self._quarantine_rows(changes, ((i, why, keys[i], tables[i]) for i, why in bad.items()))
         changes.add_early({keys[i]: label for i, label in early.items() if i not in bad}, now)
         reasons |= bad
         figures = {name: sum(i not in reasons for i in which) for name, which in places.items()}
@@ -94,7 +94,7 @@ class WaitingRows(Learner):
     def _write(
         self,
         changes: Transaction,
-        kind: LessonKind,
+        kind: BatchKind,
         settled: Settled,
         now: float,
         origin: Mapping[str, Any] | None = None,
@@ -115,5 +115,5 @@ class WaitingRows(Learner):
             i: pa.Table.from_batches([rows[i].batch]).append_column(self.target, label_column([labels[i]]))
             for i in reasons
         }
-        self._put_aside(changes, ((i, why, rows[i].key, tables[i]) for i, why in reasons.items()))
+        self._quarantine_rows(changes, ((i, why, rows[i].key, tables[i]) for i, why in reasons.items()))
         return reasons

@@ -15,16 +15,16 @@ from streamboost.evaluation.predictions import Answers, joined, no_answers
 from streamboost.live.journal import Entry, Transaction
 from streamboost.runs.guard import Sifted
 
-LessonKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
+BatchKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
 Answer: TypeAlias = dict[str, Any]  # the figures of a request, with the reasons of all rows that were not learned
 
 COUNTED = {"label": "learned", "correct": "corrected"}  # what rows are counted as, by the kind of their entry
 
 
-class Lesson(NamedTuple):
+class LearnedBatch(NamedTuple):
     """Rows that were learned together."""
 
-    kind: LessonKind
+    kind: BatchKind
     y: NDArray[Any]
     answers: Answers  # what the model said of them just before
     first: Answers  # what was said of them when they were first asked about, as far as that is known
@@ -94,16 +94,16 @@ def promised(sifted: Sifted, sizes: Sequence[int]) -> list[Learned]:
     return learned
 
 
-def fulfilled(promises: Sequence[Learned], lesson: Lesson | None, refusal: str) -> list[Learned]:
-    """What became of them; there is no lesson if there was nothing to learn, or the model refused all."""
+def fulfilled(promises: Sequence[Learned], batch: LearnedBatch | None, refusal: str) -> list[Learned]:
+    """What became of them; there is no batch if there was nothing to learn, or the model refused all."""
     learned, start = [], 0
     for one in promises:
-        if lesson is None:
+        if batch is None:
             reasons = dict.fromkeys(range(len(one.good)), refusal) | one.reasons
             learned.append(Learned(0, len(reasons), False, reasons, good=one.good & False))
         else:
             rows = slice(start, start := start + one.rows)
-            learned.append(one._replace(y=lesson.y[rows], answers=lesson.answers.rows(rows)))
+            learned.append(one._replace(y=batch.y[rows], answers=batch.answers.rows(rows)))
     return learned
 
 

@@ -28,7 +28,7 @@ from streamboost.serving import json_bodies as bodies
 from streamboost.serving import responses as answers
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.errors import RETRY, Limits, Refused
-from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, Held, read_body
+from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body
 from streamboost.serving.monitoring import Monitoring
 from streamboost.serving.responses import Answers, answer
 from streamboost.serving.score_keeper import ScoreKeeper
@@ -42,7 +42,7 @@ THREADS = 2
 logger = logging.getLogger(__name__)
 
 
-class Given(NamedTuple):
+class ParsedRequest(NamedTuple):
     """What a request brought."""
 
     rows: Any  # dicts or a table; of labels, keys and targets
@@ -55,9 +55,9 @@ class Handlers:
 
     def __init__(self, live: LiveModel, feed: Feed, limits: Limits, keeper: ScoreKeeper) -> None:
         self.live, self.limits = live, limits
-        self.held = Held(limits.held_bytes)
+        self.in_flight = InFlightBytes(limits.held_bytes)
         self.writer = Writer(live, self._learn_together, waiting=limits.waiting)
-        self.monitoring = Monitoring(live, self.writer, keeper, self.held, feed)
+        self.monitoring = Monitoring(live, self.writer, keeper, self.in_flight, feed)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
 
     # Predicting.
@@ -65,7 +65,7 @@ class Handlers:
     async def predict(self, request: Request) -> Response:
         """Predict rows; those with keys are kept until their labels come."""
         is_arrow = _is_arrow(request)
-        body = await read_body(request, self.limits, self.held)
+        body = await read_body(request, self.limits, self.in_flight)
         try:
             rows, id, keys = await self._call(
                 len(body) <= SMALL_BYTES, lambda: self._rows_to_predict(request, is_arrow, body)
@@ -82,7 +82,7 @@ class Handlers:
             if keys is not None:
                 await self._call(False, lambda: self._remember(keys, rows, found, id))
         finally:
-            self.held.give_back(len(body))
+            self.in_flight.give_back(len(body))
         self.monitoring.predicted.inc(n)
         names = rows.column_names if is_arrow else {name for row in rows for name in row}
         unknown = [name for name in names if name not in published.columns] if published.is_ready else []
@@ -90,7 +90,7 @@ class Handlers:
             return Response(answers.as_arrow(found, published, unknown), media_type=ARROW_TYPE)
         return answer(answers.as_json(found, published, unknown))
 
-    def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> Given:
+    def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         limits = self.limits
         key = bodies.take_parameter(request, "key", limits.name_length)
         if is_arrow:
@@ -98,9 +98,9 @@ class Handlers:
             self._check_cells(table.num_rows)
             id = bodies.take_id(request, UNSET, limits)
             if key is None:
-                return Given(table, id)
+                return ParsedRequest(table, id)
             rest, keys = arrow_bodies.take_key_column(table, key, limits)
-            return Given(rest, id, keys)
+            return ParsedRequest(rest, id, keys)
         parsed = bodies.decode(body, "Rows", limits)
         rows = bodies.take_rows(parsed, limits)
         known = self.writer.published.columns
@@ -108,7 +108,7 @@ class Handlers:
             bodies.check_names({name for row in rows for name in row}, limits)
         self._check_cells(len(rows))
         checked = None if parsed.keys is UNSET else bodies.check_keys(parsed.keys, len(rows), limits)
-        return Given(rows, bodies.take_id(request, parsed.id, limits), checked)
+        return ParsedRequest(rows, bodies.take_id(request, parsed.id, limits), checked)
 
     def _check_cells(self, n: int) -> None:
         """Refuse rows that would be too large a table with all the columns that the model has."""
@@ -152,18 +152,18 @@ class Handlers:
     async def _write(
         self,
         request: Request,
-        read: Callable[[Request, bool, bytes], Given],
-        submit: Callable[[Given], Future[Any]],
+        read: Callable[[Request, bool, bytes], ParsedRequest],
+        submit: Callable[[ParsedRequest], Future[Any]],
     ) -> Response:
         is_arrow = _is_arrow(request)
-        body = await read_body(request, self.limits, self.held)
+        body = await read_body(request, self.limits, self.in_flight)
         try:
             given = await self._call(len(body) <= SMALL_BYTES, lambda: read(request, is_arrow, body))
             return answer(await asyncio.wrap_future(submit(given)))
         finally:
-            self.held.give_back(len(body))
+            self.in_flight.give_back(len(body))
 
-    def _rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> Given:
+    def _rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """A table with the target among its columns."""
         target, limits = self.live.target, self.limits
         if is_arrow:
@@ -171,14 +171,14 @@ class Handlers:
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
             self._check_classes(arrow_bodies.largest_numbers(table[target]))
-            return Given(table, bodies.take_id(request, UNSET, limits))
+            return ParsedRequest(table, bodies.take_id(request, UNSET, limits))
         parsed = bodies.decode(body, "LabelledRows", limits)
         rows = bodies.take_rows(parsed, limits)
         table = bodies.learning_table(parsed, rows, target, limits)
         self._check_classes(parsed.targets or (row.get(target) for row in rows))
-        return Given(table, bodies.take_id(request, parsed.id, limits))
+        return ParsedRequest(table, bodies.take_id(request, parsed.id, limits))
 
-    def _labels_to_take(self, request: Request, is_arrow: bool, body: bytes) -> Given:
+    def _labels_to_take(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """Keys and targets."""
         target, limits = self.live.target, self.limits
         key = bodies.take_parameter(request, "key", limits.name_length)
@@ -186,11 +186,11 @@ class Handlers:
             table = arrow_bodies.parse_table(body, limits)
             keys, targets = arrow_bodies.take_labels(table, key or "key", target, limits)
             self._check_classes(arrow_bodies.largest_numbers(targets))
-            return Given(targets, bodies.take_id(request, UNSET, limits), keys)
+            return ParsedRequest(targets, bodies.take_id(request, UNSET, limits), keys)
         parsed = bodies.decode(body, "Labels", limits)
         keys, targets = bodies.take_labels(parsed, target, limits)
         self._check_classes(label.target for label in parsed.labels)
-        return Given(targets, bodies.take_id(request, parsed.id, limits), keys)
+        return ParsedRequest(targets, bodies.take_id(request, parsed.id, limits), keys)
 
     def _check_classes(self, values: Iterable[Any]) -> None:
         """Refuse whole numbers as classes that no model could tell apart."""
@@ -204,7 +204,7 @@ class Handlers:
                     "numbers of 64 bits with a sign. Send it as text.",
                 )
 
-    def _learn_together(self, given: Sequence[Given]) -> Sequence[answers.Learned | Exception]:
+    def _learn_together(self, given: Sequence[ParsedRequest]) -> Sequence[answers.Learned | Exception]:
         """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
         try:
             learned = self._writing(lambda: self._learn(given))
@@ -218,7 +218,7 @@ class Handlers:
             for one in learned
         ]
 
-    def _learn(self, given: Sequence[Given]) -> Sequence[Learned]:
+    def _learn(self, given: Sequence[ParsedRequest]) -> Sequence[Learned]:
         if len(given) == 1:
             return [self.live.learn(given[0].rows, id=given[0].id)]
         tables = [one.rows for one in given]
@@ -226,7 +226,7 @@ class Handlers:
             raise NotTogether("their columns differ")
         return self.live.learn_together(tables, [one.id for one in given])
 
-    def _take_labels(self, given: Given) -> answers.Labelled:
+    def _take_labels(self, given: ParsedRequest) -> answers.Labelled:
         assert given.keys is not None
         keys = given.keys
         labelled = self._writing(lambda: self.live.label(keys, given.rows, id=given.id))
@@ -252,7 +252,7 @@ class Handlers:
             done = work()
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
-            self.writer.troubles["disk"] = str(error)
+            self.writer.failures["disk"] = str(error)
             raise Refused(
                 503,
                 f"it could not be written down ({error}), so nothing was taken. Look after the disk, and send it "
@@ -261,7 +261,7 @@ class Handlers:
             ) from None
         except (TypeError, ValueError) as error:
             raise Refused(422, str(error)) from None
-        self.writer.troubles.pop("disk", None)
+        self.writer.failures.pop("disk", None)
         return done
 
 

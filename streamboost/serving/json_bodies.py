@@ -32,7 +32,7 @@ Row = dict[str, Any]
 Value = int | float | str | bool | None
 
 
-class Held:
+class InFlightBytes:
     """How many bytes of bodies are in memory at the moment; to be used from the event loop's thread only."""
 
     def __init__(self, limit: int) -> None:
@@ -53,8 +53,8 @@ class Held:
 CLOSE = {"Connection": "close"}  # nobody waits for the rest of the body
 
 
-async def read_body(request: Request, limits: Limits, held: Held) -> bytes:
-    """The whole body; whoever calls gives its length back to ``held`` when it is done with it.
+async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) -> bytes:
+    """The whole body; whoever calls gives its length back to ``in_flight`` when it is done with it.
 
     What is too large is refused as soon as that is known: by its announced length, or while it is read.
     """
@@ -70,11 +70,11 @@ async def read_body(request: Request, limits: Limits, held: Held) -> bytes:
             async for part in request.stream():
                 if length + len(part) > limits.body_bytes:
                     raise _too_large(limits)
-                held.take(len(part))
+                in_flight.take(len(part))
                 length += len(part)
                 parts.append(part)
     except BaseException as error:
-        held.give_back(length)
+        in_flight.give_back(length)
         if isinstance(error, TimeoutError):
             raise Refused(
                 408, f"the body did not come within {limits.body_seconds:g} seconds. Send it faster, or less.", CLOSE

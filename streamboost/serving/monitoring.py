@@ -22,10 +22,10 @@ from streamboost.estimators.describe import describe
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.errors import RETRY
-from streamboost.serving.json_bodies import Held
+from streamboost.serving.json_bodies import InFlightBytes
 from streamboost.serving.responses import answer
 from streamboost.serving.score_keeper import ScoreKeeper
-from streamboost.serving.writer import Published, Writer
+from streamboost.serving.writer import ModelCopy, Writer
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 KEPT = 2000  # latencies of predictions
@@ -37,8 +37,10 @@ logger = logging.getLogger(__name__)
 class Monitoring:
     """Counters, the routes that change nothing, and what the dashboard is told."""
 
-    def __init__(self, live: LiveModel, writer: Writer, keeper: ScoreKeeper, held: Held, feed: Feed) -> None:
-        self.live, self.writer, self.keeper, self.held, self.feed = live, writer, keeper, held, feed
+    def __init__(
+        self, live: LiveModel, writer: Writer, keeper: ScoreKeeper, in_flight: InFlightBytes, feed: Feed
+    ) -> None:
+        self.live, self.writer, self.keeper, self.in_flight, self.feed = live, writer, keeper, in_flight, feed
         self.registry = CollectorRegistry()
 
         def counter(name: str, help: str) -> Counter:
@@ -118,7 +120,7 @@ class Monitoring:
         yield "expired_rows", "Rows that waited too long, ever.", live.n_expired
         yield "quarantine_rows", "Rows and labels in quarantine, ever.", live.n_quarantined
         yield "queue_length", "Requests that wait for the writer.", self.writer.n_waiting
-        yield "held_bytes", "Of requests in memory.", self.held.n_bytes
+        yield "held_bytes", "Of requests in memory.", self.in_flight.n_bytes
         yield "checkpoint_age_seconds", "Since the newest checkpoint.", self._checkpoint_age()
         yield "checkpoint_failing", "1 if the latest could not be written.", float(bool(live.last_checkpoint_error))
         yield "journal_entries", "Entries in the journal.", live.journal_length
@@ -180,5 +182,5 @@ class Monitoring:
         return {name: 1e3 * latest[int(len(latest) * q)] for name, q in (("p50", 0.5), ("p99", 0.99))}
 
 
-def _events(published: Published) -> list[Any]:
+def _events(published: ModelCopy) -> list[Any]:
     return list(published.model.events_) if published.is_ready else []

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from streamboost.serving.arrow_bodies import write_table
 from streamboost.serving.errors import Refused
 from streamboost.serving.json_bodies import JSON_TYPE, Row, Value
-from streamboost.serving.writer import Published
+from streamboost.serving.writer import ModelCopy
 
 Count = Annotated[int, Meta(ge=0)]
 Probability = Annotated[float, Meta(ge=0, le=1, description="Of every class, where the model has classes.")]
@@ -87,7 +87,7 @@ class Answers(NamedTuple):
     probabilities: list[list[float]] | None
 
 
-def predict(published: Published, rows: Sequence[Row] | Any) -> Answers:
+def predict(published: ModelCopy, rows: Sequence[Row] | Any) -> Answers:
     """Ask a model about rows, a list of dicts or an Arrow table; what it refuses, is refused."""
     model = published.model
     has_probabilities = hasattr(model, "classes_") and hasattr(model, "predict_proba")
@@ -111,7 +111,7 @@ def name_of(label: Any) -> str:
     return label if isinstance(label, str) else json.dumps(label)
 
 
-def as_json(answers: Answers, published: Published, unknown: Sequence[str]) -> Predictions:
+def as_json(answers: Answers, published: ModelCopy, unknown: Sequence[str]) -> Predictions:
     """The body of an answer."""
     body: Predictions = {"predictions": _finite(answers.predictions), "model_rows": published.rows}
     if answers.probabilities is not None:
@@ -122,7 +122,7 @@ def as_json(answers: Answers, published: Published, unknown: Sequence[str]) -> P
     return body
 
 
-def as_arrow(answers: Answers, published: Published, unknown: Sequence[str]) -> bytes:
+def as_arrow(answers: Answers, published: ModelCopy, unknown: Sequence[str]) -> bytes:
     """The same as an Arrow stream: ``prediction``, and ``probability:LABEL`` for each class."""
     columns: dict[str, Any] = {"prediction": pa.array(_finite(answers.predictions))}
     if answers.probabilities is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.scorebook import DEFAULTS, ScoreBook, Scored
-from streamboost.live import Lesson
+from streamboost.live import LearnedBatch
 
 NAME = "scores"
 FOREVER = 2**62  # rows between reports: they are asked for, not waited for
@@ -43,17 +43,17 @@ class ScoreKeeper:
         self.window = window
         self._lock = threading.Lock()  # the writer adds, others read
 
-    def __call__(self, state: dict[str, Any], lesson: Lesson) -> None:
+    def __call__(self, state: dict[str, Any], batch: LearnedBatch) -> None:
         """Take in what was learned; a corrected row was scored before."""
-        if lesson.kind == "correct":
+        if batch.kind == "correct":
             return
-        answers = lesson.honest()
+        answers = batch.honest()
         if not answers.known.any():
             return
         with self._lock:
             if NAME not in state:
-                state[NAME] = ScoreBook(_kinds(lesson), every=FOREVER, window=self.window)
-            for _ in state[NAME].take_in(Scored(lesson.y, answers, 0.0), None):
+                state[NAME] = ScoreBook(_kinds(batch), every=FOREVER, window=self.window)
+            for _ in state[NAME].take_in(Scored(batch.y, answers, 0.0), None):
                 pass
 
     def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
@@ -66,9 +66,9 @@ class ScoreKeeper:
         return report.running, report.windowed
 
 
-def _kinds(lesson: Lesson) -> list[Any]:
+def _kinds(batch: LearnedBatch) -> list[Any]:
     """The usual metrics for what was learned: numbers are predicted as floats, classes never are."""
-    answers = lesson.answers
+    answers = batch.answers
     is_number = answers.probabilities is None and np.asarray(answers.values).dtype.kind == "f"
     kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
     return [kind for kind in kinds if answers.probabilities is not None or kind.need != "probability"]

@@ -37,7 +37,7 @@ RETRY_CHECKPOINT = 30.0  # seconds after which a disk that failed is tried again
 logger = logging.getLogger(__name__)
 
 
-class Published:
+class ModelCopy:
     """A copy of the model that nobody changes: how many rows it has learned, its number, and when it was made."""
 
     __slots__ = ("columns", "is_ready", "model", "number", "rows", "time")
@@ -83,9 +83,9 @@ class Writer:
 
     Attributes
     ----------
-    published : Published
+    published : ModelCopy
         The newest copy.
-    troubles : dict
+    failures : dict
         What fails at the moment, by what it is: "disk", "expiry", "copy". Any thread may look and add; what is well
         again is taken out.
 
@@ -111,7 +111,7 @@ class Writer:
         self.live, self.together = live, together
         self.clock = clock
         self.published = self._copy(0)
-        self.troubles: dict[str, str] = {}
+        self.failures: dict[str, str] = {}
         self._jobs: deque[_Job] = deque()
         self._waiting = waiting
         self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
@@ -162,8 +162,8 @@ class Writer:
         """What is not well, if anything."""
         if self._has_ended or not self._thread.is_alive():
             return "the writer has ended"
-        if troubles := list(self.troubles.values()):
-            return troubles[0]
+        if failures := list(self.failures.values()):
+            return failures[0]
         checkpoint = self.live.last_checkpoint_error
         return None if checkpoint is None else f"the last checkpoint could not be written ({checkpoint})"
 
@@ -243,12 +243,12 @@ class Writer:
         if not self._expire():
             return  # the next look comes after the next request, or at once if there is none
         self._looked = self.clock()
-        if "disk" not in self.troubles and self.live.last_checkpoint_error is None:
+        if "disk" not in self.failures and self.live.last_checkpoint_error is None:
             self._tried = self._looked
         elif self._looked - self._tried >= RETRY_CHECKPOINT:
             try:  # maybe no request comes that would tell that the disk is well again
                 self.live.checkpoint()
-                self.troubles.pop("disk", None)
+                self.failures.pop("disk", None)
             except Exception:
                 logger.exception("no checkpoint could be written")
             self._tried = self.clock()
@@ -260,9 +260,9 @@ class Writer:
             is_all = bool(self.live.expire(limit=EXPIRE_ROWS) < EXPIRE_ROWS)
             if self.live.rows != rows:
                 self._note_change()
-            self.troubles.pop("expiry", None)
+            self.failures.pop("expiry", None)
         except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
-            self.troubles["expiry"] = f"what has expired could not be dealt with ({error})"
+            self.failures["expiry"] = f"what has expired could not be dealt with ({error})"
             logger.exception("what has expired could not be dealt with")
             return True
         return is_all
@@ -284,18 +284,18 @@ class Writer:
         try:
             self.published = self._copy(self.published.number + 1)
         except Exception as error:  # such as too little memory: the older copy goes on predicting
-            self.troubles["copy"] = f"no copy of the model could be made ({type(error).__name__}: {error})"
+            self.failures["copy"] = f"no copy of the model could be made ({type(error).__name__}: {error})"
             logger.exception("no copy of the model could be made; the older one is kept, and another try comes soon")
             self._changed = self.clock()
             self._due = self._changed + STALEST
             return
-        self.troubles.pop("copy", None)
+        self.failures.pop("copy", None)
         self._changed = None
         ended = self.clock()
         self._due = ended + (ended - started) * (1.0 / SHARE - 1.0)
 
-    def _copy(self, number: int) -> Published:
-        return Published(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
+    def _copy(self, number: int) -> ModelCopy:
+        return ModelCopy(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
 
 
 def _broken() -> Refused:

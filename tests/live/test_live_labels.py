@@ -35,8 +35,8 @@ def test_the_first_prediction_comes_back_with_the_label(tmp_path):
 
 
 def test_probabilities_are_remembered_and_lessons_score_the_honest_ones(tmp_path):
-    lessons = []
-    live = LiveModel(tmp_path, classifier(), on_learned=lambda state, lesson: lessons.append(lesson))
+    batches = []
+    live = LiveModel(tmp_path, classifier(), on_learned=lambda state, batch: batches.append(batch))
     live.learn(pa.table({"a": [1.0, -1.0] * 10, "target": ["up", "down"] * 10}))
     live.predict(pa.table({"a": [1.0]}), ["asked"])
     live.remember(["told"], pa.table({"a": [1.0]}), Probabilities(["up", "side"], np.array([[0.25, 0.75]])))
@@ -44,7 +44,7 @@ def test_probabilities_are_remembered_and_lessons_score_the_honest_ones(tmp_path
     labelled = live.label(["asked", "told", "quiet"], ["up", "side", "down"])
     live.close()
     assert labelled.first.values[:2].tolist() == ["up", "side"]
-    honest = lessons[-1].honest()
+    honest = batches[-1].honest()
     assert honest.known.all()
     assert honest.values.tolist() == ["up", "side", labelled.predictions[2]]
     told = dict(zip(honest.probabilities.classes, honest.probabilities.values[1], strict=True))
@@ -67,10 +67,10 @@ def test_a_label_that_came_before_its_row_is_learned_however_long_the_restart_ta
     live.close() if end == "close" else None
     directory = live.directory if end == "close" else crash(live, tmp_path)
     clock.now += 100
-    lessons = []
-    live = LiveModel(directory, clock=clock, on_learned=lambda state, lesson: lessons.append(lesson), **options)
+    batches = []
+    live = LiveModel(directory, clock=clock, on_learned=lambda state, batch: batches.append(batch), **options)
     live.expire()
-    assert next((lesson.kind, lesson.y.tolist()) for lesson in lessons if not lesson.is_replay) == ("label", [1])
+    assert next((batch.kind, batch.y.tolist()) for batch in batches if not batch.is_replay) == ("label", [1])
     twin.learn(pa.table({"a": [1.0]}), np.array([0]))
     twin.learn(features((1.0, "x")), np.array([1]))
     if "default" in options:

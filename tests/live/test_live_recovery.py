@@ -20,9 +20,9 @@ from streamboost.persistence.object_graph import same_state
 
 
 def test_what_is_kept_in_state_is_as_exact_as_the_model(tmp_path):
-    def count(state, lesson):
-        state["rows"] = state.get("rows", 0) + len(lesson.y)
-        state["replayed"] = state.get("replayed", 0) + len(lesson.y) * lesson.is_replay
+    def count(state, batch):
+        state["rows"] = state.get("rows", 0) + len(batch.y)
+        state["replayed"] = state.get("replayed", 0) + len(batch.y) * batch.is_replay
 
     live = LiveModel(tmp_path / "live", regressor(), on_learned=count)
     live.learn(rows_of(10))

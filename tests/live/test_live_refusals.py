@@ -53,7 +53,7 @@ def die_before_learning(live, request):
     def die():
         raise KeyboardInterrupt
 
-    live._heal, live._catch_up = (lambda: None), die
+    live._recover, live._catch_up = (lambda: None), die
     with pytest.raises(KeyboardInterrupt):
         request()
 

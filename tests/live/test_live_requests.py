@@ -226,7 +226,7 @@ def test_a_second_thread_that_writes_is_refused_and_a_closed_model_says_so(tmp_p
             live.expire()
         errors.append(caught)
 
-    def meddle(state, lesson):
+    def meddle(state, batch):
         thread = threading.Thread(target=expire)
         thread.start()
         thread.join()

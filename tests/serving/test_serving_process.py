@@ -394,17 +394,17 @@ def test_a_default_from_the_command_line_is_what_the_labels_are(tmp_path, kind, 
 )
 def test_a_default_is_what_the_labels_are_that_came_after_the_start(tmp_path, labels, said, read):
     """In a new directory: nothing but the labels themselves can tell of what kind they are."""
-    now, lessons = [0.0], []
+    now, batches = [0.0], []
     options = {"model": SGBClassifier(**SMALL), "target": "y", "default": said, "expire_after": 10.0}
     with open_live(tmp_path / "m", **options, clock=lambda: now[0]) as live:
         live.learn(pa.table({"x": [1.0, 2.0] * 5, "y": labels * 5}))
         live.remember(["k"], pa.table({"x": [1.0]}))
-        live.on_learned = lambda state, lesson: lessons.append((lesson.kind, lesson.y.tolist()))
+        live.on_learned = lambda state, batch: batches.append((batch.kind, batch.y.tolist()))
         now[0] = 11.0
         assert live.expire() == 1
         assert (live.n_quarantined, live.rows) == (0, 11)
-    assert lessons == [("expire", [read])]
-    assert type(lessons[0][1][0]) is type(read)
+    assert batches == [("expire", [read])]
+    assert type(batches[0][1][0]) is type(read)
 
 
 @pytest.mark.parametrize(("labels", "said"), [([0, 1], "no"), ([False, True], "0"), ([0, 1], "true")])
