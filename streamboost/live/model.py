@@ -67,8 +67,8 @@ class LiveModel(WaitingRows):
     clock : callable
         Seconds.
     on_learned : callable, optional
-        Called with a dict and a :class:`LearnedBatch` after rows were learned, again in a replay. The dict is ``state``:
-        what is kept there, such as metrics, is as exact as the model.
+        Called with a dict and a :class:`LearnedBatch` after rows were learned, again in a replay. The dict is
+        ``state``: what is kept there, such as metrics, is as exact as the model.
 
     Attributes
     ----------
