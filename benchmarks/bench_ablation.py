@@ -50,7 +50,7 @@ def hedge(**settings: Any) -> Change:
 
 
 def without_succession(committee: Committee) -> Committee:
-    committee.succession = None
+    committee.drift_replacement = None
     return committee
 
 

@@ -62,7 +62,7 @@ def stationary(n: int, seed: int) -> dict[str, Any]:
     said, challengers, was_on = np.empty(n), 0, False
     for rows in (slice(start, start + LOOK_EVERY) for start in range(0, n, LOOK_EVERY)):
         said[rows] = model.learn(X[rows], y[rows])
-        is_on = model.committee_.succession.is_on
+        is_on = model.committee_.drift_replacement.is_on
         challengers += is_on and not was_on
         was_on = is_on
     return {"seed": seed, "dropped": n_dropped(model), "challengers": challengers, "rmse": error(said, y)}
@@ -86,7 +86,7 @@ def abrupt(n: int, seed: int) -> dict[str, Any]:
 
 def learn_without_succession(model: SGBRegressor, X: NDArray[np.float64], y: NDArray[np.float64]) -> Any:
     first = model.learn(X[:1], y[:1])
-    model.committee_.succession = None
+    model.committee_.drift_replacement = None
     return np.concatenate([first, model.learn(X[1:], y[1:])])
 
 

@@ -44,7 +44,7 @@ def streamboost_nets(batch: int) -> neural_peers.Train:
     from streamboost.stacks.neural import TwoLayerStack
 
     stack = TwoLayerStack(N, HIDDEN, rate=neural_peers.RATE, scale_targets=False, standardize=False)
-    booster = Booster(Squared(), GradientDescent(neural_peers.ETA), stack, base=Constant(0.0), semantics=batch)
+    booster = Booster(Squared(), GradientDescent(neural_peers.ETA), stack, base=Constant(0.0), update_mode=batch)
     return lambda X, Y: booster.learn(X.reshape(-1, D), Y.reshape(-1, 1))
 
 
@@ -57,7 +57,7 @@ def streamboost_conv(batch: int) -> neural_peers.Train:
 
     stack = ConvStack((neural_peers.SIDE, neural_peers.SIDE), N, channels=CHANNELS, rate=neural_peers.RATE)
     descent = GradientDescent(2 * neural_peers.ETA)
-    booster = Booster(Softmax(n_classes=10), descent, stack, base=Constant(0.0), semantics=batch)
+    booster = Booster(Softmax(n_classes=10), descent, stack, base=Constant(0.0), update_mode=batch)
     pixels = neural_peers.SIDE**2
     return lambda X, Y: booster.learn(X.reshape(-1, pixels), Y.reshape(-1, 1))
 

@@ -99,7 +99,7 @@ def measure(name: str, data: str, depth: int, targets: str, seed: int, sizes: di
         TreeStack(sizes["learners"], max_depth=depth),
         base=Constant(0),
         replay=Replay(None, refit_every=every, targets=targets, learners="all", warmup=every, soonest=1),  # type: ignore[arg-type]
-        semantics=sizes["chunk"],
+        update_mode=sizes["chunk"],
         seed=seed,
     )
     best = hindsight_tree(X, y[:, None], setting.loss)

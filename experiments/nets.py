@@ -242,7 +242,7 @@ def stream(
         stack,
         base=Constant(0.0),
         iterate="polynomial",
-        semantics=one.batch,
+        update_mode=one.batch,
         seed=seed,
     )
     curves: tuple[list[tuple[int, float]], list[tuple[int, float]]] = ([], [])

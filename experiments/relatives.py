@@ -110,7 +110,7 @@ def _booster(loss: Loss, descent: Descent, seed: int, sizes: dict[str, Any]) -> 
         TreeStack(sizes["learners"], max_depth=sizes["depth"]),
         base=Constant(0),
         replay=Replay(None, refit_every=every, learners="all", warmup=every, soonest=1),
-        semantics=50,
+        update_mode=50,
         seed=seed,
     )
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.features.binning import Bins
-from streamboost.stacks.base import Marks, Stack
+from streamboost.stacks.base import LeafIds, Stack
 
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
-BY_ROW = ("_X", "_y", "_weight", "_marks", "_recorded")  # what is held, row after row
+BY_ROW = ("_X", "_y", "_weight", "_leaf_ids", "_recorded")  # what is held, row after row
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
@@ -92,8 +92,8 @@ class Replay:
         self._X = np.zeros((room, stack.n_features))
         self._y = np.zeros((room, n_targets))
         self._weight = np.zeros(room)
-        marks = stack.marks(np.zeros((0, stack.n_features)))
-        self._marks = None if marks is None else np.zeros((room, stack.n_learners), dtype=marks.dtype)
+        leaf_ids = stack.leaf_ids(np.zeros((0, stack.n_features)))
+        self._leaf_ids = None if leaf_ids is None else np.zeros((room, stack.n_learners), dtype=leaf_ids.dtype)
         self._recorded = np.zeros((room, stack.n_learners, stack.n_outputs)) if self.targets == "recorded" else None
         self._bins = Bins(stack.n_bins) if stack.n_bins else None
         if self._bins is not None:
@@ -141,9 +141,9 @@ class Replay:
         return self._weight[: self.fill]
 
     @property
-    def marks(self) -> Marks | None:
-        """What the stack remembers of them, (n, N)."""
-        return None if self._marks is None else self._marks[: self.fill]
+    def leaf_ids(self) -> LeafIds | None:
+        """Their leaves in each learner, (n, N)."""
+        return None if self._leaf_ids is None else self._leaf_ids[: self.fill]
 
     @property
     def recorded(self) -> FloatArray:
@@ -164,19 +164,19 @@ class Replay:
         return self._bins
 
     def append(
-        self, X: FloatArray, y: FloatArray, weight: FloatArray, marks: Marks | None, targets: FloatArray
+        self, X: FloatArray, y: FloatArray, weight: FloatArray, leaf_ids: LeafIds | None, targets: FloatArray
     ) -> None:
         """Take in rows, over the oldest ones when the window is full."""
         if self.window is not None and len(X) > self.window:
             newest = slice(-self.window, None)
             X, y, weight, targets = X[newest], y[newest], weight[newest], targets[newest]
-            marks = None if marks is None else marks[newest]
+            leaf_ids = None if leaf_ids is None else leaf_ids[newest]
         if self.window is None and self.fill + len(X) > len(self._X):
             self._make_room(self.fill + len(X))
         where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
-        if self._marks is not None and marks is not None:
-            self._marks[where] = marks
+        if self._leaf_ids is not None and leaf_ids is not None:
+            self._leaf_ids[where] = leaf_ids
         if self._recorded is not None:
             self._recorded[where] = targets
         if self._codes is not None and self.warm:
@@ -205,10 +205,10 @@ class Replay:
                 self.turn = (self.turn + 1) % len(learners)
                 yield self._prepared(learner)
 
-    def remember(self, i: int, marks: Marks | None) -> None:
-        """Keep the marks a refitted learner gave the rows."""
-        if self._marks is not None and marks is not None:
-            self._marks[: self.fill, i] = marks
+    def remember(self, i: int, leaf_ids: LeafIds | None) -> None:
+        """Keep the leaf of each row in a refitted learner."""
+        if self._leaf_ids is not None and leaf_ids is not None:
+            self._leaf_ids[: self.fill, i] = leaf_ids
 
     @property
     def interval(self) -> int:
@@ -287,8 +287,8 @@ class Replay:
 
     def grow(self, k: int) -> None:
         """Make room for k more learners; they have seen none of the rows."""
-        if self._marks is not None:
-            self._marks = np.pad(self._marks, ((0, 0), (0, k)))
+        if self._leaf_ids is not None:
+            self._leaf_ids = np.pad(self._leaf_ids, ((0, 0), (0, k)))
         if self._recorded is not None:
             self._recorded = np.pad(self._recorded, ((0, 0), (0, k), (0, 0)))
 

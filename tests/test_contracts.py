@@ -168,9 +168,9 @@ class AnswersFlat(LinearStack):
 
 
 class RecallsBadly(TreeStack):
-    def recall(self, marks):
-        said = super().recall(marks)
-        return said if marks.shape[1] == self.n_learners else 0.5 * said
+    def predict_leaves(self, leaf_ids):
+        said = super().predict_leaves(leaf_ids)
+        return said if leaf_ids.shape[1] == self.n_learners else 0.5 * said
 
 
 class AnswersWithTheLast(LinearStack):
@@ -195,7 +195,7 @@ BROKEN_STACKS = [
     (ForgetsOnNewColumns, "more columns, all missing"),
     (ForgetsOnNewOutputs, "more outputs leave old answers"),
     (AnswersFlat, r"predict answers \(n, N, m\) = \(0, 3, 2\); it was \(0, 3\)"),
-    (RecallsBadly, "the marks of 1 learners recall"),
+    (RecallsBadly, "the leaves of 1 learners tell"),
     (AnswersWithTheLast, "the first 1 learners say the same"),
 ]
 

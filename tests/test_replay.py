@@ -44,8 +44,8 @@ def held(replay):
     assert_array_equal(replay.X[:, 1], -t)
     assert_array_equal(replay.y[:, 0], t + 0.5)
     assert_array_equal(replay.weight, t + 1.0)
-    if replay.marks is not None:
-        assert_array_equal(replay.marks, np.tile(t[:, None], (1, N)))
+    if replay.leaf_ids is not None:
+        assert_array_equal(replay.leaf_ids, np.tile(t[:, None], (1, N)))
     if replay.targets == "recorded":
         assert_array_equal(replay.recorded[..., 0], np.tile(t[:, None], (1, N)) + 0.25)
     return sorted(t.astype(int).tolist())
@@ -101,7 +101,7 @@ def test_a_stack_without_marks_or_bins_needs_none():
     replay = opened(8, stack=linear)
     X, y, weight, _, targets = numbered(0, 20)
     replay.append(X, y, weight, None, targets)
-    assert replay.marks is None
+    assert replay.leaf_ids is None
     assert held(replay) == list(range(12, 20))
 
 
@@ -208,8 +208,8 @@ def test_cut_points_follow_the_window():
     t = 0
     for shift in (0.0, 1000.0):
         for _ in range(80):
-            X, y, weight, marks, targets = numbered(t, t + 1)
-            replay.append(X % 7 + shift, y, weight, marks, targets)
+            X, y, weight, leaf_ids, targets = numbered(t, t + 1)
+            replay.append(X % 7 + shift, y, weight, leaf_ids, targets)
             for _ in replay.turns(stack):
                 # whatever the cut points are, the codes are those of the rows held
                 assert_array_equal(replay.codes, replay.bins.encode(replay.X))
@@ -249,8 +249,8 @@ def test_rows_of_weight_zero_place_no_cut_points():
     replay = Replay.exact()
     stack = trees()
     replay.open(stack, 1)
-    X, y, _, marks, targets = numbered(0, 5)
-    replay.append(X, y, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), marks, targets)
+    X, y, _, leaf_ids, targets = numbered(0, 5)
+    replay.append(X, y, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), leaf_ids, targets)
     list(replay.turns(stack))
     assert replay.bins.edges[0, :2].tolist() == [1.0, 2.5]  # between 0, 2 and 3
     assert replay.bins.n_edges.tolist() == [2, 2]
@@ -395,8 +395,8 @@ def test_new_learners_and_outputs_have_room_and_nothing_recorded():
     replay.append(*numbered(0, 5))
     replay.grow(2)
     replay.add_outputs(1)
-    assert replay.marks.shape == (5, N + 2)
-    assert_array_equal(replay.marks[:, N:], 0)
+    assert replay.leaf_ids.shape == (5, N + 2)
+    assert_array_equal(replay.leaf_ids[:, N:], 0)
     assert replay.recorded.shape == (5, N + 2, 2)
     assert_array_equal(replay.recorded[:, N:], 0.0)
     assert_array_equal(replay.recorded[..., 1], 0.0)
@@ -407,10 +407,10 @@ def test_the_marks_of_a_refit_are_remembered():
     replay = opened(8)
     replay.append(*numbered(0, 5))
     replay.remember(1, np.full(5, 9, np.uint16))
-    assert replay.marks[:, 1].tolist() == [9] * 5
-    assert replay.marks[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert replay.leaf_ids[:, 1].tolist() == [9] * 5
+    assert replay.leaf_ids[:, 0].tolist() == [0, 1, 2, 3, 4]
     replay.remember(1, None)  # a learner that keeps none leaves them
-    assert replay.marks[:, 1].tolist() == [9] * 5
+    assert replay.leaf_ids[:, 1].tolist() == [9] * 5
 
 
 @pytest.mark.parametrize("name", ["window", "refit_every", "warmup", "soonest"])

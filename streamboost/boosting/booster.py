@@ -36,9 +36,9 @@ from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
 BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
-BENDS = {"uniform": 0.0, "polynomial": 8.0}  # how fast early parameters fade from their mean; see Stack.keep_average
+AVERAGING_POWERS = {"uniform": 0.0, "polynomial": 8.0}  # see Stack.keep_average
 Iterate = Literal["last", "average", "uniform", "polynomial"]
-Semantics = Literal["sequential", "minibatch"] | int
+UpdateMode = Literal["sequential", "minibatch"] | int
 
 
 class Hypothesis(NamedTuple):
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     targets: FloatArray
 
 
-class Look(NamedTuple):
+class ScaleEstimate(NamedTuple):
     """What the first rows tell: targets and weights of those looked at, and the scale they are on."""
 
     opening: FloatArray
@@ -89,10 +89,12 @@ class Booster:
         (networks): all alike, or the later the more.
     snapshots : int
         How many past hypotheses ``"average"`` keeps; exact if there are at least as many as rows.
-    semantics : {"sequential", "minibatch"} or int
+    update_mode : {"sequential", "minibatch"} or int
         Whether :meth:`learn` takes a chunk row by row, as if called once for each, or in one step; or in steps of so
         many rows.
     seed : int
+    semantics
+        The former name of ``update_mode``.
 
     Attributes
     ----------
@@ -122,7 +124,7 @@ class Booster:
     0.02
     """
 
-    __slots__ = ("__dict__", "_arena")  # the arena follows from the rest: it is not part of the state
+    __slots__ = ("__dict__", "_buffers")  # the buffers follow from the rest: they are not part of the state
 
     def __init__(
         self,
@@ -134,18 +136,20 @@ class Booster:
         replay: Replay | Literal["auto"] | None = "auto",
         iterate: Iterate = "last",
         snapshots: int = 64,
-        semantics: Semantics = "sequential",
+        update_mode: UpdateMode = "sequential",
         seed: int = 0,
+        semantics: UpdateMode | None = None,
     ) -> None:
-        if iterate not in ("last", "average", *BENDS):
+        update_mode = update_mode if semantics is None else semantics
+        if iterate not in ("last", "average", *AVERAGING_POWERS):
             raise ValueError(
                 f"iterate is {iterate!r}, expected 'last', 'average', 'uniform' or 'polynomial'. "
                 "If unsure, leave it out."
             )
-        is_size = isinstance(semantics, (int, np.integer)) and not isinstance(semantics, bool) and semantics >= 1
-        if not is_size and semantics not in ("sequential", "minibatch"):
+        is_size = isinstance(update_mode, (int, np.integer)) and not isinstance(update_mode, bool) and update_mode >= 1
+        if not is_size and update_mode not in ("sequential", "minibatch"):
             raise ValueError(
-                f"semantics is {semantics!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
+                f"update_mode is {update_mode!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
                 "If unsure, leave it out."
             )
         self.loss = loss
@@ -163,26 +167,26 @@ class Booster:
                 f"replay is None, but {type(self.stack).__name__} learns from refits alone. Leave replay out."
             )
         self.replay = replay
-        if iterate in BENDS and not self.stack.averages:
+        if iterate in AVERAGING_POWERS and not self.stack.averages:
             raise ValueError(
                 f"iterate is {iterate!r}, but a {type(self.stack).__name__} has no parameters to average. "
                 "Use 'average', which averages what is said, or leave it out."
             )
         self.iterate = iterate
         self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
-        self.semantics = semantics
+        self.update_mode = update_mode
         self.seed = seed
         self.cost = CostMeter()
         self.edges = EdgeMeter(self.stack.n_learners)
         self.n_rows = 0
         self.is_open = False
 
-    def open(self, n_features: int, n_targets: int) -> None:
+    def allocate(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
-        self.move_out()
+        self.detach()
         self.stack.open(n_features, self.loss.n_outputs, self.seed)
-        if self.iterate in BENDS:
-            self.stack.keep_average(BENDS[self.iterate])
+        if self.iterate in AVERAGING_POWERS:
+            self.stack.keep_average(AVERAGING_POWERS[self.iterate])
         self.base.open(n_features, self.loss.n_outputs)
         if self.replay is not None:
             self.replay.open(self.stack, n_targets)
@@ -203,7 +207,7 @@ class Booster:
         return self._walk(self._rows(X))
 
     def _walk(self, X: FloatArray) -> FloatArray:
-        if self.iterate in BENDS:
+        if self.iterate in AVERAGING_POWERS:
             return self.present._replace(stack=self.stack.averaged()).walk(X, self.descent)
         if self.past is None or not self.past.kept:
             return self.present.walk(X, self.descent)
@@ -216,9 +220,9 @@ class Booster:
     def score(self, X: FloatArray) -> FloatArray:
         """The raw score of every row, (n, m). A read-out is linear, so the mean walk gives the mean score."""
         X = self._rows(X)
-        arena = self._native() if self.n_rows else None
-        if arena is not None:
-            return native.score(arena, None, self.descent.readout, X)
+        buffers = self._native() if self.n_rows else None
+        if buffers is not None:
+            return native.score(buffers, None, self.descent.readout, X)
         if net_native.suits(self):
             return net_native.score(self, None, self.descent.readout, X)
         scores = np.empty((len(X), self.loss.n_outputs))
@@ -248,10 +252,10 @@ class Booster:
         self.stack.check_weight(weight)
         scores = np.empty((len(X), self.loss.n_outputs))
         if len(X) and not self.is_open:
-            self.open(X.shape[1], y.shape[1])
-        arena = self._native() if self.is_open else None
-        if arena is not None:
-            native.learn(arena, None, self.descent.readout, chunk, scores, 0, len(X))
+            self.allocate(X.shape[1], y.shape[1])
+        buffers = self._native() if self.is_open else None
+        if buffers is not None:
+            native.learn(buffers, None, self.descent.readout, chunk, scores, 0, len(X))
             return scores
         size = self.step_rows(len(X))
         for start in range(0, len(X), size):
@@ -260,18 +264,18 @@ class Booster:
                 net_native.learn(self, None, self.descent.readout, rest, scores[start:])
                 break
             rows = slice(start, start + size)
-            answer = self.ask(X[rows], y[rows])
+            answer = self.forward(X[rows], y[rows])
             scores[rows] = self.descent.score(answer.walk)
-            self.tell(X[rows], y[rows], weight[rows], answer)
+            self.update(X[rows], y[rows], weight[rows], answer)
         return scores
 
     def step_rows(self, n: int) -> int:
         """How many rows of a chunk of n share a step."""
-        if isinstance(self.semantics, str):
-            return 1 if self.semantics == "sequential" else max(n, 1)
-        return int(self.semantics)
+        if isinstance(self.update_mode, str):
+            return 1 if self.update_mode == "sequential" else max(n, 1)
+        return int(self.update_mode)
 
-    def ask(self, X: FloatArray, y: FloatArray) -> Answer:
+    def forward(self, X: FloatArray, y: FloatArray) -> Answer:
         """What the present hypotheses say of rows, and what they should have said; nothing changes."""
         h = self.stack.predict(X)  # (n, N, m)
         walk = self.descent.walk(self.base.predict(X), h, self.eta)  # (n, N + 1, m)
@@ -280,21 +284,21 @@ class Booster:
             raise self.not_finite()
         return Answer(h, walk if self.iterate == "last" else self._walk(X), targets)
 
-    def tell(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
+    def update(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
-        self.move_out()
+        self.detach()
         if self.past is not None:
             self._keep_hypothesis(len(X))
         self.edges.add(answer.targets, answer.h, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
-            learn = self.stack.learn if self.semantics == "sequential" else self.stack.learn_batch
+            learn = self.stack.learn if self.update_mode == "sequential" else self.stack.learn_batch
             learn(X, answer.targets, weight)
         self.count(len(X))
-        self.settle(self.look(y, weight))
+        self.apply_scale(self.estimate_scale(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)
         if self.replay is not None:
-            self.replay.append(X, y, weight, self.stack.marks(X), answer.targets)
+            self.replay.append(X, y, weight, self.stack.leaf_ids(X), answer.targets)
             self.refit_due()
 
     def not_finite(self) -> FloatingPointError:
@@ -306,26 +310,26 @@ class Booster:
 
     # The native path: see streamboost.boosting.loops.trees.
 
-    def _native(self) -> native.Arena | None:
+    def _native(self) -> native.SharedBuffers | None:
         """The arrays of this booster as the compiled loop wants them; None if it does not know this kind."""
-        arena: native.Arena | None = getattr(self, "_arena", None)
-        if arena is not None and arena.is_home_of([self]):
-            return arena
-        return native.Arena([self]) if native.suits(self) else None
+        buffers: native.SharedBuffers | None = getattr(self, "_buffers", None)
+        if buffers is not None and buffers.owns([self]):
+            return buffers
+        return native.SharedBuffers([self]) if native.suits(self) else None
 
-    _arena: native.Arena | None
+    _buffers: native.SharedBuffers | None
 
-    def move_in(self, arena: native.Arena) -> None:
+    def attach(self, buffers: native.SharedBuffers) -> None:
         """Note where the arrays of this booster lie."""
-        self.move_out()
-        self._arena = arena
+        self.detach()
+        self._buffers = buffers
 
-    def move_out(self) -> None:
+    def detach(self) -> None:
         """Leave it, before arrays are replaced."""
-        arena = getattr(self, "_arena", None)
-        if arena is not None:
-            arena.tenants = [booster for booster in arena.tenants if booster is not self]
-        self._arena = None
+        buffers = getattr(self, "_buffers", None)
+        if buffers is not None:
+            buffers.members = [booster for booster in buffers.members if booster is not self]
+        self._buffers = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -340,15 +344,15 @@ class Booster:
         self.cost.updated(n, self.stack.n_learners)
 
     @property
-    def is_settled(self) -> bool:
+    def is_scale_known(self) -> bool:
         """Whether the first rows have told the scale, and the steps stay as they are."""
         return len(self.opening) >= OPENING_ROWS and not self.descent.adaptive
 
-    def look(self, y: FloatArray, weight: FloatArray) -> Look:
+    def estimate_scale(self, y: FloatArray, weight: FloatArray) -> ScaleEstimate:
         """What is known of the scale once these rows are counted in."""
         room = OPENING_ROWS - len(self.opening)
         if room <= 0:
-            return Look(self.opening, self.scale)
+            return ScaleEstimate(self.opening, self.scale)
         opening = np.concatenate([self.opening, np.concatenate([y, weight[:, None]], axis=1)[:room]])
         scale = self.scale
         if opening[:, -1].sum() > 0:
@@ -357,12 +361,12 @@ class Booster:
             scale = scale._replace(spread=0.0)
         if len(opening) == OPENING_ROWS and (opening[:, :-1] == opening[0, :-1]).all():
             opening = opening[-1:]  # targets that are all the same have told no scale yet: go on looking
-        return Look(opening, scale)
+        return ScaleEstimate(opening, scale)
 
-    def settle(self, look: Look) -> None:
+    def apply_scale(self, estimate: ScaleEstimate) -> None:
         """Take steps of the size the first rows and the edges tell."""
-        changed = look.opening is not self.opening
-        self.opening, self.scale = look
+        changed = estimate.opening is not self.opening
+        self.opening, self.scale = estimate
         if changed or self.descent.adaptive:
             self.eta[:] = self._schedule()
 
@@ -409,10 +413,10 @@ class Booster:
         target = np.empty((replay.fill, self.loss.n_outputs))
         for start in range(0, replay.fill, BLOCK):
             rows = slice(start, start + BLOCK)
-            if replay.marks is None:
+            if replay.leaf_ids is None:
                 h = self.stack.predict_first(replay.X[rows], i)
             else:
-                h = self.stack.recall(replay.marks[rows, :i])
+                h = self.stack.predict_leaves(replay.leaf_ids[rows, :i])
             walk = self.descent.walk(self.base.predict(replay.X[rows]), h, self.eta[:i])
             target[rows] = self.descent.next_target(walk, h, self.loss, replay.y[rows])
         return target
@@ -430,7 +434,7 @@ class Booster:
         if not self.is_open:
             raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
         settled = len(self.stack.refittable)
-        self.move_out()
+        self.detach()
         for hypothesis in self._hypotheses():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
@@ -443,7 +447,7 @@ class Booster:
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
-        self.move_out()
+        self.detach()
         for hypothesis in self._hypotheses():
             hypothesis.stack.add_features(k)
             hypothesis.base.add_features(k)
@@ -452,7 +456,7 @@ class Booster:
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Learn that columns hold the numbers of levels, of which ``n_levels`` are to be told apart."""
-        self.move_out()
+        self.detach()
         for hypothesis in self._hypotheses():
             hypothesis.stack.set_categorical(columns, n_levels)
             known = hypothesis.stack.categorical  # in the order they became known
@@ -462,7 +466,7 @@ class Booster:
 
     def add_outputs(self, loss: Loss, score: float) -> None:
         """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
-        self.move_out()
+        self.detach()
         k = loss.n_outputs - self.loss.n_outputs
         for hypothesis in self._hypotheses():
             hypothesis.stack.add_outputs(k)
@@ -474,7 +478,7 @@ class Booster:
 
     def resize(self, window: int) -> None:
         """Go on with a shorter memory, and the newest rows it has room for."""
-        self.move_out()
+        self.detach()
         assert self.replay is not None
         self.replay.resize(window)
 
@@ -484,7 +488,7 @@ class Booster:
         The steps are halved, as two scores move apart at twice the pace.
         """
         assert isinstance(self.descent, GradientDescent)
-        self.move_out()
+        self.detach()
         for hypothesis in self._hypotheses():
             hypothesis.stack.split_output()
             hypothesis.base.split_output()

@@ -15,8 +15,8 @@ import numpy as np
 from streamboost._types import FloatArray
 from streamboost.boosting import memory_budget as limits
 from streamboost.boosting.booster import BLOCK, Booster
-from streamboost.boosting.drift_replacement import REVIEW_EVERY, Event, Succession
-from streamboost.boosting.hedge import HALF_LIVES, NO_DUEL, Expert, Hedge
+from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement, Event
+from streamboost.boosting.hedge import HALF_LIVES, NO_PAIRED_TEST, Expert, Hedge
 from streamboost.boosting.loops import nets as net_native
 from streamboost.boosting.loops import trees as native
 from streamboost.descents import GradientDescent
@@ -48,7 +48,7 @@ class Committee:
     Attributes
     ----------
     hedge : Hedge
-        Who is believed: see ``hedge.voices``.
+        Who is believed: see ``hedge.weights``.
     n_rows : int
         Rows learned so far.
 
@@ -69,7 +69,7 @@ class Committee:
     0.1
     """
 
-    __slots__ = ("__dict__", "_arena")  # the arena follows from the rest: it is not part of the state
+    __slots__ = ("__dict__", "_buffers")  # the buffers follow from the rest: they are not part of the state
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Committee:
         self.boosters = list(boosters)
         if not self.boosters or any(booster.loss != self.boosters[0].loss for booster in self.boosters):
             raise ValueError(f"boosters is {self.boosters!r}, expected one or more, all under the same loss.")
-        if len({booster.semantics for booster in self.boosters}) > 1:
+        if len({booster.update_mode for booster in self.boosters}) > 1:
             raise ValueError("some boosters are sequential and some take mini-batches, expected all of them to agree.")
         if readout not in ("hedge", "last", "mean"):
             raise ValueError(f"readout is {readout!r}, expected 'hedge', 'last' or 'mean'. If unsure, leave it out.")
@@ -101,7 +101,7 @@ class Committee:
         self.n_jobs = n_jobs
         self.hedge = Hedge(self._experts(), half_lives)
         has_ladder = len(self.boosters) > 1 and readout == "hedge" and all(booster.replay for booster in self.boosters)
-        self.succession = Succession() if has_ladder else None
+        self.drift_replacement = DriftReplacement() if has_ladder else None
         self.events: list[Event] = []
         self.categorical: tuple[int, ...] = ()
         self.n_levels = 0
@@ -121,12 +121,12 @@ class Committee:
         """Rows learned so far."""
         return self.boosters[0].n_rows
 
-    def open(self, n_features: int, n_targets: int) -> None:
+    def allocate(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
         if self._fit(n_features, self.loss.n_outputs):
             self.hedge = Hedge(self._experts(), self.half_lives)
         for booster in self.boosters:
-            booster.open(n_features, n_targets)
+            booster.allocate(n_features, n_targets)
         self.hedge.open(self.loss)
         self.is_open = True
         self.set_categorical(self.categorical, self.n_levels)
@@ -150,9 +150,9 @@ class Committee:
 
     def score_checked(self, X: FloatArray) -> FloatArray:
         """The same for rows (n, d) that were checked already."""
-        arena = self._native() if self.n_rows else None
-        if arena is not None:
-            return native.score(arena, self.hedge, self.readout, X)
+        buffers = self._native() if self.n_rows else None
+        if buffers is not None:
+            return native.score(buffers, self.hedge, self.readout, X)
         if self._is_net():
             return net_native.score(self.boosters[0], self.hedge, self.readout, X)
         scores = np.empty((len(X), self.loss.n_outputs))
@@ -201,7 +201,7 @@ class Committee:
     def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The same for rows (n, d), targets (n, k) and weights (n,) that were checked already."""
         if len(X) and not self.is_open:
-            self.open(X.shape[1], y.shape[1])
+            self.allocate(X.shape[1], y.shape[1])
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.loss.n_outputs))
         step = self.boosters[0].step_rows(len(X))
         start = 0
@@ -210,38 +210,38 @@ class Committee:
                 rest = Chunk(X[start:], y[start:], weight[start:])
                 net_native.learn(self.boosters[0], self.hedge, self.readout, rest, scores[start:])
                 break
-            arena = self._native()
-            size = step if arena is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
+            buffers = self._native()
+            size = step if buffers is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
             stop = min(start + size, len(X))
-            if arena is None:
+            if buffers is None:
                 scores[start:stop] = self._step(X[start:stop], y[start:stop], weight[start:stop])
             else:
-                native.learn(arena, self.hedge, self.readout, chunk, scores, start, stop, self._duel)
+                native.learn(buffers, self.hedge, self.readout, chunk, scores, start, stop, self._paired_test)
             self._review(stop - start)
             start = stop
         return scores
 
     @property
-    def _duel(self) -> FloatArray:
-        return NO_DUEL if self.succession is None else self.succession.duel
+    def _paired_test(self) -> FloatArray:
+        return NO_PAIRED_TEST if self.drift_replacement is None else self.drift_replacement.paired_test
 
     def _review(self, n: int) -> None:
         """Look after the longest memory whenever so many rows have passed."""
-        if self.succession is not None and self.n_rows // REVIEW_EVERY > (self.n_rows - n) // REVIEW_EVERY:
-            event = self.succession.review(self)
+        if self.drift_replacement is not None and self.n_rows // REVIEW_EVERY > (self.n_rows - n) // REVIEW_EVERY:
+            event = self.drift_replacement.review(self)
             if event is not None:
                 self.events.append(event)
 
     def _step(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Let everybody predict the rows, then everybody learn them."""
-        answers = [booster.ask(X, y) for booster in self.boosters]
+        answers = [booster.forward(X, y) for booster in self.boosters]
         walks = [answer.walk for answer in answers]
         scores = self._read_out(walks)
         if self.readout == "hedge":
-            for said, target, w in zip(self._say(walks), y, weight, strict=True):
-                self.hedge.learn(said, target, self.loss, float(w), self._duel)
+            for expert_scores, target, w in zip(self._say(walks), y, weight, strict=True):
+                self.hedge.learn(expert_scores, target, self.loss, float(w), self._paired_test)
         for booster, answer in zip(self.boosters, answers, strict=True):
-            booster.tell(X, y, weight, answer)
+            booster.update(X, y, weight, answer)
         return scores
 
     def check_weight(self, weight: FloatArray) -> None:
@@ -254,7 +254,7 @@ class Committee:
     def weights(self) -> dict[tuple[int | None, int], float]:
         """The weight of every expert in the vote, by its memory and its number of learners, the most trusted first."""
         weights: dict[tuple[int | None, int], float] = {}
-        for (b, step), voice in zip(self.hedge.experts.tolist(), self.hedge.voices.tolist(), strict=True):
+        for (b, step), voice in zip(self.hedge.experts.tolist(), self.hedge.weights.tolist(), strict=True):
             replay = self.boosters[b].replay
             key = (None if replay is None else replay.window, step)
             weights[key] = weights.get(key, 0.0) + voice
@@ -265,7 +265,7 @@ class Committee:
         gains = np.zeros(self.boosters[0].stack.n_features)
         for b, booster in enumerate(self.boosters):
             own: FloatArray = booster.stack.feature_gains()  # type: ignore[attr-defined]
-            heard = self.hedge.voices[(self.hedge.experts == [b, booster.stack.n_learners]).all(axis=1)].sum()
+            heard = self.hedge.weights[(self.hedge.experts == [b, booster.stack.n_learners]).all(axis=1)].sum()
             if own.sum() > 0:
                 gains += own / own.sum() * (heard + 1e-9)  # even where none is heard, say what there is
         return gains / (gains.sum() or 1.0)
@@ -332,13 +332,13 @@ class Committee:
 
     # The native path: see streamboost.boosting.loops.trees.
 
-    def _native(self) -> native.Arena | None:
+    def _native(self) -> native.SharedBuffers | None:
         """The arrays of all boosters as the compiled loop wants them; None if it does not know one of them."""
-        arena: native.Arena | None = getattr(self, "_arena", None)
-        if arena is not None and arena.is_home_of(self.boosters):
-            return arena
-        self._arena = native.Arena(self.boosters, self.n_jobs) if native.suit(self.boosters) else None
-        return self._arena
+        buffers: native.SharedBuffers | None = getattr(self, "_buffers", None)
+        if buffers is not None and buffers.owns(self.boosters):
+            return buffers
+        self._buffers = native.SharedBuffers(self.boosters, self.n_jobs) if native.suit(self.boosters) else None
+        return self._buffers
 
     def _is_net(self) -> bool:
         """Whether it is one booster of networks, for which there is a loop too."""

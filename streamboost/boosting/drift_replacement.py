@@ -1,4 +1,4 @@
-"""Succession: when the longest memory has been overtaken by the stream, a young booster takes its place.
+"""Replacement after drift: when the longest memory has been overtaken by the stream, a young booster takes its place.
 
 After an abrupt change the longest memory still pays for its past: its rows are stale. Dropping them at an alarm would
 be a gamble, as many streams only look as if they had changed (rows in the order of a map, seasons). So nothing is
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 REVIEW_EVERY = 64  # rows between two looks
 SUSPICION = 0.85  # a shorter memory loses less than this share of what the longest does
 HEAD_START = 256  # newest rows that a challenger learns first
-PROOF_ROWS = 512  # rows of a duel before it can be won
+PROOF_ROWS = 512  # rows of a paired test before it can be won
 PATIENCE = 4096  # rows after which it is lost
 SIGMAS = 5.0  # by how many standard errors a winner must be better
 MARGIN = 0.03  # and by what share of the loss
-WAIT, LONGEST_WAIT = 1024, 65536  # rows after a lost duel before the next one
+WAIT, LONGEST_WAIT = 1024, 65536  # rows after a lost test before the next one
 
 
 class Event(NamedTuple):
@@ -40,25 +40,25 @@ class Event(NamedTuple):
     detail: str
 
 
-class Succession:
+class DriftReplacement:
     """Watches over the longest memory of a committee.
 
     Attributes
     ----------
-    duel : ndarray of shape (6,)
-        The experts that duel (-1 if none do), and what the rows so far told.
+    paired_test : ndarray of shape (6,)
+        Incumbent and challenger (-1 if there is none), n, Σd, Σd², Σ incumbent loss; d is the loss difference.
     """
 
     def __init__(self) -> None:
-        self.duel = np.zeros(6)
-        self.duel[:2] = -1.0
+        self.paired_test = np.zeros(6)
+        self.paired_test[:2] = -1.0
         self.wait = WAIT
         self.rest_until = WAIT  # the row before which nobody challenges
 
     @property
     def is_on(self) -> bool:
         """Whether a challenger is there."""
-        return bool(self.duel[OLD] >= 0)
+        return bool(self.paired_test[OLD] >= 0)
 
     def review(self, committee: Committee) -> Event | None:
         """Let a challenger come, take over, or leave; to be called every :data:`REVIEW_EVERY` rows."""
@@ -91,11 +91,11 @@ class Succession:
         place = len(committee.boosters) - 1
         twins = [e for e, (b, _) in enumerate(committee.hedge.experts) if b == 0]
         committee.hedge.join([Expert(place, int(committee.hedge.experts[e, 1])) for e in twins], twins)
-        self.duel[:] = 0.0
-        self.duel[OLD], self.duel[NEW] = twins[-1], len(committee.hedge.experts) - 1
+        self.paired_test[:] = 0.0
+        self.paired_test[OLD], self.paired_test[NEW] = twins[-1], len(committee.hedge.experts) - 1
 
     def _judge(self, committee: Committee) -> Event | None:
-        rows, total, squares, lost = self.duel[ROWS], self.duel[TOTAL], self.duel[SQUARES], self.duel[LOST]
+        rows, total, squares, lost = self.paired_test[[ROWS, TOTAL, SQUARES, LOST]]
         if rows < PROOF_ROWS:
             return None
         error = np.sqrt(max(squares - total**2 / rows, 0.0))  # of the total
@@ -104,7 +104,7 @@ class Succession:
             assert old is not None
             held = old.fill
             committee.hedge.leave(0, len(committee.boosters) - 1)
-            committee.boosters[0].move_out()  # arena and booster hold each other: together they would stay for long
+            committee.boosters[0].detach()  # buffers and booster hold each other: together they would stay for long
             committee.boosters[0] = committee.boosters.pop()
             self._end(committee, WAIT)
             young = committee.boosters[0].replay
@@ -112,13 +112,13 @@ class Succession:
             return Event(committee.n_rows, "memory dropped", f"{held - young.fill:,} of {held:,} rows were out of date")
         if rows >= PATIENCE or total < -SIGMAS * error:
             committee.hedge.leave(len(committee.boosters) - 1)
-            committee.boosters.pop().move_out()
+            committee.boosters.pop().detach()
             self._end(committee, min(2 * self.wait, LONGEST_WAIT))
         return None
 
     def _end(self, committee: Committee, wait: int) -> None:
-        self.duel[:] = 0.0
-        self.duel[:2] = -1.0
+        self.paired_test[:] = 0.0
+        self.paired_test[:2] = -1.0
         self.wait = wait
         self.rest_until = committee.n_rows + wait
 
@@ -133,7 +133,7 @@ def fresh_copy(booster: Booster) -> Booster:
     twin.n_rows = 0
     if booster.past is not None:
         twin.past = type(booster.past)(booster.past.capacity, booster.seed)
-    twin.open(booster.stack.n_features, booster.loss.n_targets)
+    twin.allocate(booster.stack.n_features, booster.loss.n_targets)
     if isinstance(booster.base, Frozen):  # it has learned nothing, and knows the columns it was fitted to
         twin.base = copy.copy(booster.base)
     return twin

@@ -31,10 +31,10 @@ class EdgeMeter:
     """
 
     def __init__(self, n_learners: int, window: int = 1000) -> None:
-        self.missed = np.zeros(n_learners)  # Σ w ‖target − h‖²
-        self.size = np.zeros(n_learners)  # Σ w ‖target‖²
+        self.residual_ss = np.zeros(n_learners)  # Σ w ‖target − h‖²
+        self.target_ss = np.zeros(n_learners)  # Σ w ‖target‖²
         self.recent_sums = np.zeros((n_learners, 2))  # the same two, faded
-        self.recall = max(0.0, 1.0 - 3.0 / window)  # what is left of them after a row
+        self.decay = max(0.0, 1.0 - 3.0 / window)  # what is left of them after a row
 
     def add(self, targets: FloatArray, h: FloatArray, weight: FloatArray) -> None:
         """Count rows: what the learners should have said and what they said, both (n, N, m)."""
@@ -43,12 +43,12 @@ class EdgeMeter:
     @property
     def arrays(self) -> Meters:
         """What the kernels work on."""
-        return self.recall, self.missed, self.size, self.recent_sums
+        return self.decay, self.residual_ss, self.target_ss, self.recent_sums
 
     @property
     def running(self) -> FloatArray:
         """The edges since the first row, (N,); NaN where every target was 0 so far."""
-        return _edge(self.missed, self.size)
+        return _edge(self.residual_ss, self.target_ss)
 
     @property
     def recent(self) -> FloatArray:
@@ -57,10 +57,10 @@ class EdgeMeter:
 
     def grow(self, k: int) -> None:
         """Make room for k more learners."""
-        self.missed = np.pad(self.missed, (0, k))
-        self.size = np.pad(self.size, (0, k))
+        self.residual_ss = np.pad(self.residual_ss, (0, k))
+        self.target_ss = np.pad(self.target_ss, (0, k))
         self.recent_sums = np.pad(self.recent_sums, ((0, k), (0, 0)))
 
 
-def _edge(missed: FloatArray, size: FloatArray) -> FloatArray:
-    return 1.0 - np.divide(missed, size, out=np.full_like(size, np.nan), where=size > 0)
+def _edge(residual_ss: FloatArray, target_ss: FloatArray) -> FloatArray:
+    return 1.0 - np.divide(residual_ss, target_ss, out=np.full_like(target_ss, np.nan), where=target_ss > 0)

@@ -2,8 +2,8 @@
 
 Every booster offers experts: its base alone, its whole sum, partial sums in between. Which of them to believe is
 learned from what each would have lost on the latest rows, by exponential weights of discounted losses. How fast to
-forget is itself a matter of the stream, so there are several *voters*, each with a half-life of its own, and a *chair*
-that weighs the voters in the same manner. Experts (E, m) flow in, one prediction (m,) flows out.
+forget is itself a matter of the stream, so there are several *voters*, each with a half-life of its own, and a *meta*
+voter that weighs them in the same manner. Experts (E, m) flow in, one prediction (m,) flows out.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from streamboost.kernels.hedge import (
 from streamboost.losses import Loss
 
 HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
-CHAIR_HALF_LIFE = 200.0
-CAUTION = 4.0  # voters listen to the likelihood of real targets at this temperature: at 1 they trust one expert alone
-NO_DUEL = np.full(6, -1.0)
+META_HALF_LIFE = 200.0
+CAUTION = 4.0  # voters listen to the likelihood of real targets at this temperature: at 1 they trust one alone
+NO_PAIRED_TEST = np.full(6, -1.0)
 
 
 class Expert(NamedTuple):
@@ -43,19 +43,19 @@ class Hedge:
 
     For real targets a loss counts in units of what the best expert loses on a row: the weights are then those of Bayes'
     rule, tempered, under a normal distribution (square loss) or a Laplace distribution (absolute loss) as wide as the
-    best expert's errors. For classes see :meth:`stakes`.
+    best expert's errors. For classes see :meth:`expert_losses`.
 
     Parameters
     ----------
     experts : sequence of (booster, step)
     half_lives : sequence of float
         After how many rows a loss counts half, for each voter.
-    chair_half_life : float
-        The same for the chair.
+    meta_half_life : float
+        The same for the meta voter.
 
     Attributes
     ----------
-    voices : ndarray of shape (E,)
+    weights : ndarray of shape (E,)
         The weight of each expert in the vote; they sum to 1.
 
     Examples
@@ -65,7 +65,7 @@ class Hedge:
     >>> hedge.open(Squared())
     >>> for _ in range(50):
     ...     lost = hedge.learn(np.array([[0.1], [3.0]]), np.array([0.0]), Squared())
-    >>> bool(hedge.voices[0] > 0.99)
+    >>> bool(hedge.weights[0] > 0.99)
     True
 
     References
@@ -78,36 +78,35 @@ class Hedge:
         self,
         experts: Sequence[tuple[int, int]],
         half_lives: Sequence[float] = HALF_LIVES,
-        chair_half_life: float = CHAIR_HALF_LIFE,
+        meta_half_life: float = META_HALF_LIFE,
     ) -> None:
-        rates = np.array([*half_lives, chair_half_life], dtype=float)
+        rates = np.array([*half_lives, meta_half_life], dtype=float)
         if len(rates) < 2 or not (rates > 0).all():
             raise ValueError(
-                f"half_lives is {half_lives!r} and chair_half_life {chair_half_life!r}, expected numbers of rows "
+                f"half_lives is {half_lives!r} and meta_half_life {meta_half_life!r}, expected numbers of rows "
                 "above 0, at least one of each. If unsure, leave them out."
             )
         self.experts: IntArray = np.array(experts, dtype=np.int64).reshape(-1, 2)
-        self.decays = 0.5 ** (1.0 / rates)  # (V + 1,), the chair's last
+        self.decays = 0.5 ** (1.0 / rates)  # (V + 1,), the meta voter's last
         n, width = len(self.experts), max(len(self.experts), len(half_lives))
-        self.tempering = np.zeros(2)  # of the voters and of the chair; 0: losses are taken as they are
+        self.temperature_scale = np.zeros(2)  # of the voters and of the meta voter; 0: losses are taken as they are
         self.seen = np.zeros(len(rates))  # the discounted number of rows
-        self.losses = np.zeros(
-            (len(rates), width)
-        )  # what each expert has lost, for each voter; each voter, for the chair
-        self.trust = np.zeros((len(rates), width))
-        self.trust[:-1, :n] = 1.0 / max(n, 1)
-        self.trust[-1, : len(half_lives)] = 1.0 / len(half_lives)
-        self.voices = np.full(n, 1.0 / max(n, 1))
+        # what each expert has lost, for each voter; each voter, for the meta voter
+        self.losses = np.zeros((len(rates), width))
+        self.posterior = np.zeros((len(rates), width))
+        self.posterior[:-1, :n] = 1.0 / max(n, 1)
+        self.posterior[-1, : len(half_lives)] = 1.0 / len(half_lives)
+        self.weights = np.full(n, 1.0 / max(n, 1))
 
     def open(self, loss: Loss) -> None:
         """Take the loss's own way of turning a loss into a likelihood."""
-        if loss.tempering:
-            self.tempering[:] = np.array([CAUTION, 1.0]) * (loss.tempering / loss.n_outputs)
+        if loss.temperature_scale:
+            self.temperature_scale[:] = np.array([CAUTION, 1.0]) * (loss.temperature_scale / loss.n_outputs)
 
     @property
     def arrays(self) -> Hedging:
         """What the kernels work on."""
-        return self.experts, self.decays, self.tempering, self.seen, self.losses, self.trust, self.voices
+        return self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights
 
     def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
         """Take in new experts, each trusted as its twin among those known is."""
@@ -134,42 +133,47 @@ class Hedge:
     def _reweigh(self) -> None:
         """Work out everybody's weight from what they have lost."""
         n_voters, n = len(self.decays) - 1, len(self.experts)
-        self.trust = np.zeros_like(self.losses)
+        self.posterior = np.zeros_like(self.losses)
         for v in range(n_voters):
-            self._weigh(v, n, self.tempering[0])
-        self._weigh(n_voters, n_voters, self.tempering[1])
-        self.voices = self.trust[-1, :n_voters] @ self.trust[:-1, :n]
+            self._weigh(v, n, self.temperature_scale[0])
+        self._weigh(n_voters, n_voters, self.temperature_scale[1])
+        self.weights = self.posterior[-1, :n_voters] @ self.posterior[:-1, :n]
 
     def mix(self, scores: FloatArray, loss: Loss) -> FloatArray:
         """The vote: scores (..., E, m) to one score (..., m), mixed as predictions."""
-        return loss.link.score(np.einsum("e,...em->...m", self.voices, loss.link.predict(scores)))
+        return loss.link.score(np.einsum("e,...em->...m", self.weights, loss.link.predict(scores)))
 
     def learn(
-        self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, duel: FloatArray = NO_DUEL
+        self,
+        scores: FloatArray,
+        y: FloatArray,
+        loss: Loss,
+        weight: float = 1.0,
+        paired_test: FloatArray = NO_PAIRED_TEST,
     ) -> FloatArray | None:
-        """Take in what each expert said of a row, (E, m), and its target (k,); return what each lost, if it counts.
+        """Take in the score of each expert for a row, (E, m), and its target (k,); return what each lost, if it counts.
 
-        ``duel``: what :class:`streamboost.boosting.drift_replacement.Succession` counts of two of the experts.
+        ``paired_test``: see :class:`streamboost.boosting.drift_replacement.DriftReplacement`.
         """
         if weight <= 0:
             return None
         n = len(self.experts)
-        votes = loss.link.score(self.trust[:-1, :n] @ loss.link.predict(scores))  # (V, m)
-        lost = stakes(np.concatenate([scores, votes]), y, loss)  # (E + V,)
-        count_losses(lost, float(weight), self.arrays, duel)
+        votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
+        lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
+        count_losses(lost, float(weight), self.arrays, paired_test)
         return lost[:n]
 
-    def _weigh(self, v: int, n: int, tempering: float) -> None:
+    def _weigh(self, v: int, n: int, temperature_scale: float) -> None:
         losses = self.losses[v, :n]
         best = losses.min(initial=math.inf)
         seen = self.seen[v] if self.seen[v] > 0 else 1.0
-        temperature = max(tempering * best / seen, np.finfo(float).tiny) if tempering > 0 else 1.0
+        temperature = max(temperature_scale * best / seen, np.finfo(float).tiny) if temperature_scale > 0 else 1.0
         with np.errstate(over="ignore"):  # beside a perfect expert the others' odds are 0
             odds = np.exp(-(losses - best) / temperature)
-        self.trust[v, :n] = odds / odds.sum()
+        self.posterior[v, :n] = odds / odds.sum()
 
 
-def stakes(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
+def expert_losses(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
     """What experts (E, m) lose on a row (k,): the loss, and for classes a little of it and more if the class is wrong.
 
     Weights by log loss alone find the best probabilities, weights by errors the best labels; a little of the first
@@ -179,5 +183,5 @@ def stakes(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
     wrong = loss.wrong(scores, y)
     if wrong is None:
         return lost
-    most = SURPRISE if loss.tempering == 0 else FAR_OFF
+    most = SURPRISE if loss.temperature_scale == 0 else FAR_OFF
     return LOG_SHARE * np.minimum(lost, most * loss.n_targets) + WRONG_SHARE * wrong

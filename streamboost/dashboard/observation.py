@@ -142,7 +142,7 @@ def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
         edges = booster.edges.recent
         memory = None if booster.replay is None else booster.replay.window
         told.append({"memory": memory, "learners": len(edges), "edges": _rounded(_gathered(edges))})
-    if committee is not None and committee.succession is not None and committee.succession.is_on:
+    if committee is not None and committee.drift_replacement is not None and committee.drift_replacement.is_on:
         told[-1]["challenger"] = True
     return told
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost._types import FloatArray
-from streamboost.boosting.booster import Booster, Iterate, Semantics
+from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
@@ -64,7 +64,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         budget: float = 1.0,
         readout: Literal["hedge", "last", "mean"] = "hedge",
         iterate: Iterate = "last",
-        semantics: Semantics = "sequential",
+        semantics: UpdateMode = "sequential",
         new_columns: Literal["error", "grow"] = "error",
         memory_limit_mb: float | None = None,
         n_jobs: int | None = None,

@@ -283,7 +283,7 @@ def make_descent(
         return GradientDescent("theory") if loss.smooth else ResidualProjection()
     if learning_rate is None:
         if share is None:
-            share = SHARE if loss.tempering else LOG_SHARE
+            share = SHARE if loss.temperature_scale else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
         raise ValueError(

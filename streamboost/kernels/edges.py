@@ -5,23 +5,25 @@ from __future__ import annotations
 from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled
 
-Meters = tuple[float, FloatArray, FloatArray, FloatArray]  # recall; missed, size and recent_sums of the learners
+Meters = tuple[
+    float, FloatArray, FloatArray, FloatArray
+]  # decay; residual_ss, target_ss and recent_sums of the learners
 
 
 @compiled
 def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: Meters) -> None:
     """Count rows that share a step: what the learners should have said and what they said, both (n, N, m)."""
-    recall, missed, size, recent = meters
+    decay, all_residual_ss, all_target_ss, recent = meters
     for i in range(targets.shape[1]):
-        lack, whole = 0.0, 0.0
+        residual_ss, target_ss = 0.0, 0.0
         for s in range(targets.shape[0]):
             short, long = 0.0, 0.0  # ‖target − h‖² and ‖target‖²
             for k in range(targets.shape[2]):
                 short += (targets[s, i, k] - h[s, i, k]) * (targets[s, i, k] - h[s, i, k])
                 long += targets[s, i, k] * targets[s, i, k]
-            lack += weight[s] * short
-            whole += weight[s] * long
-        missed[i] += lack
-        size[i] += whole
-        recent[i, 0] = recall * recent[i, 0] + lack
-        recent[i, 1] = recall * recent[i, 1] + whole
+            residual_ss += weight[s] * short
+            target_ss += weight[s] * long
+        all_residual_ss[i] += residual_ss
+        all_target_ss[i] += target_ss
+        recent[i, 0] = decay * recent[i, 0] + residual_ss
+        recent[i, 1] = decay * recent[i, 1] + target_ss

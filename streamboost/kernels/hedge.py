@@ -11,7 +11,7 @@ from streamboost.kernels import losses as loss_kernels
 from streamboost.kernels.compiling import compiled_inside, compiled_with
 from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
 
-# experts, decays, tempering, seen, losses, trust, voices
+# experts, decays, temperature_scale, seen, losses, posterior, weights
 Hedging = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 READ_LAST, READ_MEAN, READ_HEDGE, READ_HEDGE_OF_MEANS = range(4)  # experts are partial sums, or means of them
@@ -38,26 +38,28 @@ def read_walk(walk: FloatArray, step: int, averages: bool, out: FloatArray) -> N
 
 
 @compiled_inside
-def read_experts(averages: bool, experts: IntArray, walks: FloatArray, first: IntArray, said: FloatArray) -> None:
+def read_experts(
+    averages: bool, experts: IntArray, walks: FloatArray, first: IntArray, expert_scores: FloatArray
+) -> None:
     """What every expert says, (E, m)."""
     for e in range(experts.shape[0]):
-        read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, said[e])
+        read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, expert_scores[e])
 
 
 @compiled_inside
-def mix(kind: int, voices: FloatArray, said: FloatArray, out: FloatArray, prediction: FloatArray) -> None:
+def mix(kind: int, weights: FloatArray, expert_scores: FloatArray, out: FloatArray, prediction: FloatArray) -> None:
     """The experts' vote, (m,)."""
     for k in range(out.shape[0]):
         out[k] = 0.0
-    for e in range(voices.shape[0]):
-        to_prediction(kind, said[e], prediction)
+    for e in range(weights.shape[0]):
+        to_prediction(kind, expert_scores[e], prediction)
         for k in range(out.shape[0]):
-            out[k] += voices[e] * prediction[k]
+            out[k] += weights[e] * prediction[k]
     to_score(kind, out)
 
 
 @compiled_inside
-def stake(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
+def expert_loss(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
     """What an expert loses on a row: for classes a little of the loss, and more if the class is wrong."""
     lost: float = value(kind, option, ridge, score, y)
     wrong, most = 0.0, SURPRISE
@@ -76,49 +78,51 @@ def stake(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArr
 
 
 @compiled_inside
-def weigh(losses: FloatArray, tempering: float, seen: float, trust: FloatArray) -> None:
-    """Exponential weights of discounted losses, in units of what the best has lost on a row if they are tempered."""
+def weigh(losses: FloatArray, temperature_scale: float, seen: float, posterior: FloatArray) -> None:
+    """Exponential weights of discounted losses, in units of what the best has lost on a row if they are scaled."""
     best = losses[0]
     for e in range(1, losses.shape[0]):
         best = min(best, losses[e])
-    temperature = max(tempering * best / (seen if seen > 0.0 else 1.0), SMALLEST) if tempering > 0.0 else 1.0
+    temperature = 1.0
+    if temperature_scale > 0.0:
+        temperature = max(temperature_scale * best / (seen if seen > 0.0 else 1.0), SMALLEST)
     total = 0.0
     for e in range(losses.shape[0]):
-        trust[e] = math.exp(-(losses[e] - best) / temperature)
-        total += trust[e]
+        posterior[e] = math.exp(-(losses[e] - best) / temperature)
+        total += posterior[e]
     for e in range(losses.shape[0]):
-        trust[e] /= total
+        posterior[e] /= total
 
 
 @compiled_with(loss_kernels)
 def reweigh(hedge: Hedging) -> None:
-    """Let every voter weigh the experts by what they have lost, and the chair weigh the voters.
+    """Let every voter weigh the experts by what they have lost, and the meta voter weigh the voters.
 
-    ``losses`` and ``trust`` (V + 1, E or more) hold a row for each voter and, last, one for the chair.
+    ``losses`` and ``posterior`` (V + 1, E or more) hold a row for each voter and, last, one for the meta voter.
     """
-    _, decays, tempering, seen, losses, trust, voices = hedge
-    E, V = voices.shape[0], decays.shape[0] - 1
+    _, decays, temperature_scale, seen, losses, posterior, weights = hedge
+    E, V = weights.shape[0], decays.shape[0] - 1
     for v in range(V):
-        weigh(losses[v, :E], tempering[0], seen[v], trust[v, :E])
-    weigh(losses[V, :V], tempering[1], seen[V], trust[V, :V])
+        weigh(losses[v, :E], temperature_scale[0], seen[v], posterior[v, :E])
+    weigh(losses[V, :V], temperature_scale[1], seen[V], posterior[V, :V])
     for e in range(E):
-        voices[e] = 0.0
+        weights[e] = 0.0
         for v in range(V):
-            voices[e] += trust[V, v] * trust[v, e]
+            weights[e] += posterior[V, v] * posterior[v, e]
 
 
 @compiled_with(loss_kernels)
-def count_losses(lost: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
+def count_losses(lost: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray) -> None:
     """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
-    _, decays, _, seen, losses, _, voices = hedge
-    E, V = voices.shape[0], decays.shape[0] - 1
-    if duel[OLD] >= 0.0:  # see streamboost.boosting.drift_replacement
-        old = lost[int(duel[OLD])]
-        more = w * (old - lost[int(duel[NEW])])
-        duel[ROWS] += 1.0
-        duel[TOTAL] += more
-        duel[SQUARES] += more * more
-        duel[LOST] += w * old
+    _, decays, _, seen, losses, _, weights = hedge
+    E, V = weights.shape[0], decays.shape[0] - 1
+    if paired_test[OLD] >= 0.0:  # see streamboost.boosting.drift_replacement
+        old = lost[int(paired_test[OLD])]
+        more = w * (old - lost[int(paired_test[NEW])])
+        paired_test[ROWS] += 1.0
+        paired_test[TOTAL] += more
+        paired_test[SQUARES] += more * more
+        paired_test[LOST] += w * old
     for v in range(V + 1):
         fade = decays[v] if w == 1.0 else decays[v] ** w
         seen[v] = fade * seen[v] + w
@@ -129,20 +133,22 @@ def count_losses(lost: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -
 
 
 @compiled_inside
-def learn_hedge(rule: Rule, said: FloatArray, y: FloatArray, w: float, hedge: Hedging, duel: FloatArray) -> None:
-    """Take in what every expert said of a row, (E, m), under a loss that is compiled: ``Hedge.learn`` in one call."""
+def learn_hedge(
+    rule: Rule, expert_scores: FloatArray, y: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray
+) -> None:
+    """Take in the scores of every expert for a row, (E, m), under a compiled loss: ``Hedge.learn`` in one call."""
     kind, option, ridge, _ = rule
-    trust = hedge[5]
-    (E, m), V = said.shape, hedge[1].shape[0] - 1
+    posterior = hedge[5]
+    (E, m), V = expert_scores.shape, hedge[1].shape[0] - 1
     predictions, lost, vote = np.empty((E, m)), np.empty(E + V), np.empty(m)
     for e in range(E):
-        to_prediction(kind, said[e], predictions[e])
-        lost[e] = stake(kind, option, ridge, said[e], y)
-    for v in range(V):  # what each voter would have said, and lost
+        to_prediction(kind, expert_scores[e], predictions[e])
+        lost[e] = expert_loss(kind, option, ridge, expert_scores[e], y)
+    for v in range(V):  # the score and the loss of each voter
         for k in range(m):
             vote[k] = 0.0
             for e in range(E):
-                vote[k] += trust[v, e] * predictions[e, k]
+                vote[k] += posterior[v, e] * predictions[e, k]
         to_score(kind, vote)
-        lost[E + v] = stake(kind, option, ridge, vote, y)
-    count_losses(lost, w, hedge, duel)
+        lost[E + v] = expert_loss(kind, option, ridge, vote, y)
+    count_losses(lost, w, hedge, paired_test)

@@ -56,7 +56,7 @@ ROOMS = (
 def learn_nets(
     X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray,
     rule: Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
-    hedge: Hedging, duel: FloatArray, meters: Meters, line: Line, slopes: Slopes,
+    hedge: Hedging, paired_test: FloatArray, meters: Meters, line: Line, slopes: Slopes,
     inputs: Inputs, learners: Nets, trouble: Ints,
 ) -> int:  # fmt: skip
     """Predict and learn rows in steps of ``size``; return how many were learned: all, or those before ``trouble``."""
@@ -67,7 +67,7 @@ def learn_nets(
     patches, hidden, delta, out, error = make_room(plan, size, parameters)
     gradient = np.empty_like(parameters)
     h, targets, walk, read = np.empty((size, N, m)), np.empty((size, N, m)), np.empty((N + 1, m)), np.empty((N + 1, m))
-    said, prediction = np.empty((size, hedge[0].shape[0], m)), np.empty(m)
+    expert_scores, prediction = np.empty((size, hedge[0].shape[0], m)), np.empty(m)
     origin = np.zeros(1, np.int64)
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
@@ -78,7 +78,7 @@ def learn_nets(
             in_units(out[:n], scale, targets)
             for s in range(n):
                 set_walk(x[s], line, cat_at, z[s], eta, targets[s], read)
-                read_out(readout, rule[0], hedge, read, origin, said[s], prediction, scores[start + s])
+                read_out(readout, rule[0], hedge, read, origin, expert_scores[s], prediction, scores[start + s])
         forward(Z[:n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, h)
         is_finite = True
@@ -86,7 +86,7 @@ def learn_nets(
             set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
             is_finite &= set_targets(rule, wanted[s], h[s], walk, targets[s])
             if not plan[AVERAGED]:
-                read_out(readout, rule[0], hedge, walk, origin, said[s], prediction, scores[start + s])
+                read_out(readout, rule[0], hedge, walk, origin, expert_scores[s], prediction, scores[start + s])
         if not is_finite:
             trouble[0] = NOT_FINITE
             return start
@@ -108,7 +108,7 @@ def learn_nets(
         if readout >= READ_HEDGE:
             for s in range(n):
                 if w[s] > 0.0:
-                    learn_hedge(rule, said[s], wanted[s], w[s], hedge, duel)
+                    learn_hedge(rule, expert_scores[s], wanted[s], w[s], hedge, paired_test)
         if inputs[0].shape[0] > 0:
             for s in range(n):
                 if w[s] > 0.0:
@@ -130,7 +130,7 @@ def score_nets(
     Z, z = np.empty((size, d + 1), parameters.dtype), np.empty((size, d + 1))
     patches, hidden, _, out, _ = make_room(plan, size, parameters)
     h, walk = np.empty((size, N, m)), np.empty((N + 1, m))
-    said, prediction, origin = np.empty((hedge[0].shape[0], m)), np.empty(m), np.zeros(1, np.int64)
+    expert_scores, prediction, origin = np.empty((hedge[0].shape[0], m)), np.empty(m), np.zeros(1, np.int64)
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
         x = X[start : start + n]
@@ -139,7 +139,7 @@ def score_nets(
         in_units(out[:n], scale, h)
         for s in range(n):
             set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
-            read_out(readout, rule[0], hedge, walk, origin, said, prediction, scores[start + s])
+            read_out(readout, rule[0], hedge, walk, origin, expert_scores, prediction, scores[start + s])
 
 
 @compiled_inside
@@ -185,12 +185,12 @@ def set_walk(
 
 @compiled_inside
 def read_out(
-    readout: int, kind: int, hedge: Hedging, walk: FloatArray, origin: IntArray, said: FloatArray,
+    readout: int, kind: int, hedge: Hedging, walk: FloatArray, origin: IntArray, expert_scores: FloatArray,
     prediction: FloatArray, score: FloatArray,
 ) -> None:  # fmt: skip
     """The score (m,) of one row; under a hedge also what every expert says, (E, m)."""
     if readout < READ_HEDGE:
         read_walk(walk, walk.shape[0] - 1, readout == READ_MEAN, score)
     else:
-        read_experts(readout == READ_HEDGE_OF_MEANS, hedge[0], walk, origin, said)
-        mix(kind, hedge[6], said, score, prediction)
+        read_experts(readout == READ_HEDGE_OF_MEANS, hedge[0], walk, origin, expert_scores)
+        mix(kind, hedge[6], expert_scores, score, prediction)

@@ -36,7 +36,7 @@ from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, set_gradien
 from streamboost.kernels.tree_rows import Leaves, LevelBins, leaf_steps
 
 Codes = NDArray[np.uint8]
-# edges, n_edges and level_bins; X, y, weight, marks and codes of the rows held
+# edges, n_edges and level_bins; X, y, weight, leaf_ids and codes of the rows held
 Windows = tuple[FloatArray, IntArray, LevelBins, FloatArray, FloatArray, FloatArray, Leaves, Codes]
 
 
@@ -60,7 +60,7 @@ def remember_row(
     windows: Windows,
 ) -> bool:
     """Write the row over the oldest in the window; return whether a refit is due."""
-    all_edges, all_n_edges, all_level_bins, X, Y, W, marks, codes = windows
+    all_edges, all_n_edges, all_level_bins, X, Y, W, leaf_ids, codes = windows
     d, edges, n_edges, level_bins = x.shape[0], all_edges[r], all_n_edges[r], all_level_bins[r]
     n_trees, at = plan[N_TREES], counts[AT]
     row = plan[ROW] + at
@@ -71,7 +71,7 @@ def remember_row(
     W[row] = w
     mark = plan[MARK] + at * n_trees
     for i in range(n_trees):
-        marks[mark + i] = leaf[i]
+        leaf_ids[mark + i] = leaf[i]
     if counts[WARM]:
         missing = edges.shape[1] + 1
         for j in range(d):
@@ -95,7 +95,7 @@ def remember_row(
 @compiled_with(base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels)
 def fresh_target(
     rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
-    bounds: FloatArray, l2: float, marks: Leaves, i: int, target: FloatArray,
+    bounds: FloatArray, l2: float, leaf_ids: Leaves, i: int, target: FloatArray,
 ) -> None:  # fmt: skip
     """What learner i should say of remembered rows, as the base and the learners before it stand now, into (n, m)."""
     kind, option, ridge, descent = rule
@@ -110,7 +110,7 @@ def fresh_target(
             for j in range(i):
                 add_gradient(kind, option, ridge, scores[s], y[s], target[s])
                 for k in range(m):
-                    moved = steps[j, marks[s, j], k]
+                    moved = steps[j, leaf_ids[s, j], k]
                     target[s, k] -= moved / eta[j] if eta[j] > 0.0 else 0.0
                     scores[s, k] -= moved
             add_gradient(kind, option, ridge, scores[s], y[s], target[s])
@@ -120,16 +120,16 @@ def fresh_target(
         for s in range(n):
             a, b, c, e = 0.0, 0.0, 0.0, 0.0  # four sums at a time: one would wait for itself
             for j in range(0, whole, 4):
-                a += steps[j, marks[s, j], 0]
-                b += steps[j + 1, marks[s, j + 1], 0]
-                c += steps[j + 2, marks[s, j + 2], 0]
-                e += steps[j + 3, marks[s, j + 3], 0]
+                a += steps[j, leaf_ids[s, j], 0]
+                b += steps[j + 1, leaf_ids[s, j + 1], 0]
+                c += steps[j + 2, leaf_ids[s, j + 2], 0]
+                e += steps[j + 3, leaf_ids[s, j + 3], 0]
             for j in range(whole, i):
-                a += steps[j, marks[s, j], 0]
+                a += steps[j, leaf_ids[s, j], 0]
             scores[s, 0] -= (a + b) + (c + e)
     else:
         for s in range(n):
             for j in range(i):
                 for k in range(m):
-                    scores[s, k] -= steps[j, marks[s, j], k]
+                    scores[s, k] -= steps[j, leaf_ids[s, j], k]
     set_gradients(kind, option, ridge, scores, y, target)

@@ -1,4 +1,4 @@
-"""The native row loop: what ``Booster.ask``, the hedge and ``Booster.tell`` do for a row, for all boosters at once.
+"""The native row loop: what ``Booster.forward``, the hedge and ``Booster.update`` do for a row, for all boosters.
 
 The arrays of all boosters lie end to end (see :mod:`streamboost.boosting.loops.trees`); ``plan`` (R, :data:`PLAN`) and
 ``rates`` (R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see
@@ -52,15 +52,15 @@ ROOMS = (
 @compiled_with(*ROOMS)
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray,
-    rule: Rule, readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, duel: FloatArray,
-    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
+    rule: Rule, readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging,
+    paired_test: FloatArray, trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 
     A row whose gradient is not finite is not learned: then the answer is -1 - row.
     """
     kind = rule[0]
-    experts, voices = hedge[0], hedge[6]
+    experts, weights = hedge[0], hedge[6]
     stats, T = trees[5], trees[0].shape[0]
     (count, mean, m2, signs, W, effects), (G, P, sizes) = lines, slopes
     cat_at = trees[8]
@@ -71,7 +71,7 @@ def learn_rows(
     leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
     h, targets, walks = all_h[0], all_targets[0], np.empty((T + R, m))
     z = np.empty((R, d + 1))
-    said, prediction = np.empty((experts.shape[0], m)), np.empty(m)
+    expert_scores, prediction = np.empty((experts.shape[0], m)), np.empty(m)
     for s in range(start, stop):
         x, target, w = X[s], y[s], weight[s]
         is_finite = True
@@ -87,10 +87,10 @@ def learn_rows(
         if readout < READ_HEDGE:
             read_walk(walks, plan[0, N_TREES], readout == READ_MEAN, scores[s])
         else:
-            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, said)
-            mix(kind, voices, said, scores[s], prediction)
+            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, expert_scores)
+            mix(kind, weights, expert_scores, scores[s], prediction)
             if w > 0.0:
-                learn_hedge(rule, said, target, w, hedge, duel)
+                learn_hedge(rule, expert_scores, target, w, hedge, paired_test)
         count_edges(all_targets, all_h, weight[s : s + 1], meters)
         is_due = False
         for r in range(R):
@@ -115,7 +115,7 @@ def learn_rows(
 @compiled_with(*ROOMS)
 def score_rows(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray,
-    experts: IntArray, voices: FloatArray, trees: Trees, lines: Line,
+    experts: IntArray, weights: FloatArray, trees: Trees, lines: Line,
 ) -> None:  # fmt: skip
     """The score (n, m) of every row; nothing changes."""
     kind = rule[0]
@@ -126,7 +126,7 @@ def score_rows(
     for r in range(R):
         first[r] = plan[r, TREE] + r
     leaf, h, walks = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T + R, m))
-    z, said, prediction = np.empty(d + 1), np.empty((experts.shape[0], m)), np.empty(m)
+    z, expert_scores, prediction = np.empty(d + 1), np.empty((experts.shape[0], m)), np.empty(m)
     for s in range(n):
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
@@ -136,5 +136,5 @@ def score_rows(
         if readout < READ_HEDGE:
             read_walk(walks, plan[0, N_TREES], readout == READ_MEAN, scores[s])
         else:
-            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, said)
-            mix(kind, voices, said, scores[s], prediction)
+            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, expert_scores)
+            mix(kind, weights, expert_scores, scores[s], prediction)

@@ -1,6 +1,6 @@
 """Losses: how wrong a score is, and which way to move it; those of the paper and more, or one of your own."""
 
-from streamboost.losses.base import Facts, Loss, Scale
+from streamboost.losses.base import Loss, LossConstants, Scale
 from streamboost.losses.builtin import (
     NAMES,
     Absolute,
@@ -16,15 +16,17 @@ from streamboost.losses.builtin import (
     from_functions,
 )
 
+Facts = LossConstants  # its former name
+
 __all__ = [
     "NAMES",
     "Absolute",
-    "Facts",
     "FunctionLoss",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "LossConstants",
     "Poisson",
     "Quantile",
     "Scale",

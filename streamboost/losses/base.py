@@ -19,7 +19,7 @@ from streamboost.losses.links import Identity, Link
 LARGEST_TARGET = 1e100  # whose square is a number still, and so is a sum of many such
 
 
-class Facts(NamedTuple):
+class LossConstants(NamedTuple):
     """The constants in the paper's theorems; these defaults hold for every convex loss."""
 
     strong_convexity: float = 0.0
@@ -86,7 +86,7 @@ class Loss(ABC):
     # any link. Inheritance would need a class for every pair.
     link: ClassVar[Link] = Identity()
     # By how much of the best expert's mean loss a hedge divides a loss to make a log-likelihood of it; 0: it is one.
-    tempering: ClassVar[float] = 1.0
+    temperature_scale: ClassVar[float] = 1.0
     coding: ClassVar[str] = "a finite number."  # what check_targets says it expected; {m} is n_outputs
 
     _: KW_ONLY
@@ -242,9 +242,9 @@ class Loss(ABC):
 
     # What the theory needs
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """λ, β and G without the ridge, while the norms of scores and targets stay within the radius."""
-        return Facts()
+        return LossConstants()
 
     def strong_convexity(self, radius: float = math.inf) -> float:
         """λ: the loss curves at least this much in every direction, within the radius."""

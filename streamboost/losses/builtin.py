@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.losses.base import Facts, Loss, Scale, row_weights, summed, whole
+from streamboost.losses.base import Loss, LossConstants, Scale, row_weights, summed, whole
 from streamboost.losses.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
 
 TIE = 1e-9  # scores nearer than this to one another are equal
@@ -37,7 +37,7 @@ class Squared(Loss):
 
     name = "squared_error"
     smooth = True
-    tempering = 2.0
+    temperature_scale = 2.0
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """½‖s − y‖²."""
@@ -51,9 +51,9 @@ class Squared(Loss):
         """The mean."""
         return np.average(y, axis=0, weights=weight)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """A score and a target on opposite sides of the ball are twice its radius apart."""
-        return Facts(strong_convexity=1.0, smoothness=1.0, gradient_bound=2.0 * radius)
+        return LossConstants(strong_convexity=1.0, smoothness=1.0, gradient_bound=2.0 * radius)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Absolute(Loss):
         """The weighted median."""
         return _quantile(y, weight, 0.5)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The gradient is ±1 in every output."""
-        return Facts(gradient_bound=math.sqrt(self.n_outputs))
+        return LossConstants(gradient_bound=math.sqrt(self.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class Quantile(Loss):
         """The weighted quantile."""
         return _quantile(y, weight, self.tau)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The gradient is that of the steeper side in every output."""
-        return Facts(gradient_bound=max(self.tau, 1.0 - self.tau) * math.sqrt(self.n_outputs))
+        return LossConstants(gradient_bound=max(self.tau, 1.0 - self.tau) * math.sqrt(self.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Huber(Loss):
 
     name = "huber"
     smooth = True
-    tempering = 2.0
+    temperature_scale = 2.0
 
     delta: float = 1.0
 
@@ -174,9 +174,9 @@ class Huber(Loss):
         unit = self.unit(y, weight)
         return Scale(step=max(1.0 / self.smoothness(), unit / self.delta), spread=unit)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """Curvature 1 on the parabola and none beyond; a gradient up to ±δ in every output."""
-        return Facts(smoothness=1.0, gradient_bound=self.delta * math.sqrt(self.n_outputs))
+        return LossConstants(smoothness=1.0, gradient_bound=self.delta * math.sqrt(self.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Poisson(Loss):
 
     name = "poisson"
     smooth = True
-    tempering = 0.0
+    temperature_scale = 0.0
     link = Log()
     coding = "a count of at least 0. For targets of either sign use Squared()."
 
@@ -221,11 +221,11 @@ class Poisson(Loss):
         """The curvature at the start is the mean of the targets."""
         return Scale(step=1.0 / (self.predict(self.start(y, weight)).max() + 2.0 * self.l2), spread=1.0)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The curvature is eˢ, and so is the gradient at its longest: a target within the radius is below it."""
         if radius > LARGEST_EXPONENT:
-            return Facts()
-        return Facts(math.exp(-radius), math.exp(radius), math.sqrt(self.n_outputs) * math.exp(radius))
+            return LossConstants()
+        return LossConstants(math.exp(-radius), math.exp(radius), math.sqrt(self.n_outputs) * math.exp(radius))
 
 
 class SignLoss(Loss):
@@ -258,7 +258,7 @@ class Logistic(SignLoss):
 
     name = "logistic"
     smooth = True
-    tempering = 0.0
+    temperature_scale = 0.0
     link = Logit()
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -273,10 +273,10 @@ class Logistic(SignLoss):
         """The log-odds with half a row more of each class."""
         return np.log(weight @ (y > 0) + 0.5) - np.log(weight @ (y < 0) + 0.5)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The curvature p(1 − p) is at most ¼, and at least 1/(2 + 2 exp(radius)) as in the paper's appendix."""
         flattest = math.exp(-radius) / (2.0 * math.exp(-radius) + 2.0)  # the same, where exp(radius) overflows
-        return Facts(flattest, smoothness=0.25, gradient_bound=math.sqrt(self.n_outputs))
+        return LossConstants(flattest, smoothness=0.25, gradient_bound=math.sqrt(self.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -307,9 +307,9 @@ class Hinge(SignLoss):
         """The side of the weighted majority."""
         return np.sign(weight @ y)
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The gradient is ±1 in every output."""
-        return Facts(gradient_bound=math.sqrt(self.n_outputs))
+        return LossConstants(gradient_bound=math.sqrt(self.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class Softmax(Loss):
 
     name = "log_loss"
     smooth = True
-    tempering = 0.0
+    temperature_scale = 0.0
     link = SoftmaxLink()
     coding = "a class index, a whole number from 0 and below {m}. For other classes use SGBClassifier."
 
@@ -378,12 +378,12 @@ class Softmax(Loss):
         counts = row_weights(y, weight) @ self._one_hot(y) + 1.0 / self.n_classes  # (m,)
         return Softmax.link.score(counts / counts.sum())
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """The curvature diag(p) − p pᵀ is ½ between two classes of probability ½ each, and 0 along (1, …, 1).
 
         The gradient is longest when all but certain of one class while another is true.
         """
-        return Facts(smoothness=0.5, gradient_bound=math.sqrt(2.0))
+        return LossConstants(smoothness=0.5, gradient_bound=math.sqrt(2.0))
 
 
 @dataclass(frozen=True)
@@ -397,7 +397,7 @@ class FunctionLoss(Loss):
     name: str  # type: ignore[misc]
     smooth: bool  # type: ignore[misc]
     link: Link  # type: ignore[misc]
-    facts: Facts
+    facts: LossConstants
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """What the user's function says, once its shape is right."""
@@ -421,7 +421,7 @@ class FunctionLoss(Loss):
             )
         return gradient
 
-    def bare_facts(self, radius: float) -> Facts:
+    def bare_facts(self, radius: float) -> LossConstants:
         """What the user knows."""
         return self.facts
 
@@ -479,7 +479,7 @@ def from_functions(
         link=Identity() if link is None else link,
         n_outputs=n_outputs,
         l2=l2,
-        facts=Facts(
+        facts=LossConstants(
             float(strong_convexity),
             math.inf if smoothness is None else float(smoothness),
             math.inf if gradient_bound is None else float(gradient_bound),

@@ -5,14 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 CLASSES = {  # those whose name now is not their name then
+    "loss_base:Facts": "LossConstants",
     "river_models:SGBClassifier": "river.SGBClassifier",
     "river_models:SGBRegressor": "river.SGBRegressor",
     "stacks.update_rules:AdaGrad": "AdaGradRule",
+    "succession:Succession": "DriftReplacement",
     "cluster.key_models:Answer": "KeyAnswer",
     "cluster.key_models:Answers": "KeyAnswers",
     "cluster.key_rows:Batch": "KeyBatch",
 }
-ATTRIBUTES: dict[str, dict[str, str]] = {}  # of classes by their name now: what an attribute is called now
+ATTRIBUTES: dict[str, dict[str, str]] = {  # of classes by their name now: what an attribute is called now
+    "Booster": {"semantics": "update_mode"},
+    "Committee": {"succession": "drift_replacement"},
+    "ConvStack": {"bend": "averaging_power"},
+    "DriftReplacement": {"duel": "paired_test"},
+    "EdgeMeter": {"missed": "residual_ss", "size": "target_ss", "recall": "decay"},
+    "Hedge": {"tempering": "temperature_scale", "trust": "posterior", "voices": "weights"},
+    "ListedModules": {"bend": "averaging_power"},
+    "Replay": {"_marks": "_leaf_ids"},
+    "StackedModules": {"bend": "averaging_power"},
+    "TorchStack": {"_bend": "_averaging_power"},
+    "TwoLayerStack": {"bend": "averaging_power"},
+}
 
 
 def modernize(kind: str, keys: list[Any]) -> tuple[str, list[Any]]:

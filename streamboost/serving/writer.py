@@ -57,7 +57,7 @@ class ModelCopy:
         Else copies, ten a second of some megabytes each, would wait for the collector, and everyone for it.
         """
         for booster in getattr(getattr(self.model, "committee_", None), "boosters", ()):
-            booster.move_out()
+            booster.detach()
 
 
 class _Job(NamedTuple):

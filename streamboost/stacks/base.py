@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streamboost._types import FloatArray, IntArray
 from streamboost.features.binning import Bins
 
-Marks = NDArray[np.uint16]
+LeafIds = NDArray[np.uint16]
 
 
 class Window(Protocol):
@@ -118,10 +118,11 @@ class Stack(ABC):
         """Make two outputs of one: the first says the opposite, the second the same; what a third class needs."""
         raise TypeError(f"{type(self).__name__} cannot split its output: give it one output a class from the start.")
 
-    def keep_average(self, bend: float) -> None:
+    def keep_average(self, averaging_power: float) -> None:
         """Keep from now on, beside the parameters, their mean over all steps t: a ← a + (p − a)(k + 1)/(t + k).
 
-        The ``bend`` k tells how fast the early ones fade: 0 is the plain mean, 8 gives the last tenth most of the say.
+        ``averaging_power`` tells how fast the early ones fade: 0 is the plain mean, 8 gives the last tenth most of the
+        weight.
         """
         raise TypeError(f"{type(self).__name__} has no parameters to average: use iterate='last' or 'average'.")
 
@@ -142,17 +143,17 @@ class Stack(ABC):
     def check_weight(self, weight: FloatArray) -> None:  # noqa: B027 (most stacks take any weight)
         """Refuse weights (n,) these learners cannot make use of; called before anything is learned from a chunk."""
 
-    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> Marks | None:
-        """Fit learner i afresh to the window's rows; return its marks of those rows, if it keeps any.
+    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> LeafIds | None:
+        """Fit learner i afresh to the window's rows; return its leaf of each of those rows, if it keeps any.
 
         ``target`` is (n, m), one row for each row of the window.
         """
         raise TypeError(f"{type(self).__name__} cannot be refitted: give the booster replay=None.")
 
-    def marks(self, X: FloatArray) -> Marks | None:
-        """What to remember of each row (n, N) so that :meth:`recall` is cheaper than :meth:`predict`."""
+    def leaf_ids(self, X: FloatArray) -> LeafIds | None:
+        """Return the leaf of each row in each learner, (n, N), where :meth:`predict_leaves` is there."""
         return None
 
-    def recall(self, marks: Marks) -> FloatArray:
-        """What the first learners say (n, k, m) of rows remembered by their marks (n, k)."""
-        raise TypeError(f"{type(self).__name__} keeps no marks: use predict.")
+    def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
+        """Return what the first k learners say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
+        raise TypeError(f"{type(self).__name__} has no leaves: use predict.")

@@ -73,7 +73,7 @@ class NeuralStack(Stack):
         self.standardize = standardize
         self.dtype = dtype
         self.scale_targets = scale_targets
-        self.bend: float | None = None  # None while no average is kept
+        self.averaging_power: float | None = None  # None while no average is kept
 
     @abstractmethod
     def _shapes(self, n_learners: int) -> Shapes:
@@ -101,7 +101,7 @@ class NeuralStack(Stack):
         nothing = np.zeros(0, self.dtype)
         self.first = np.zeros_like(self.parameters) if self.rule.has_first else nothing
         self.second = np.zeros_like(self.parameters) if self.rule.has_second else nothing
-        self.average = self.parameters.copy() if self.bend is not None else nothing
+        self.average = self.parameters.copy() if self.averaging_power is not None else nothing
         self.steps = np.zeros((2, self.n_learners), np.int64)
         self.scale = np.zeros((3, self.n_learners))
         self.scale[kernels.UNIT] = 1.0
@@ -120,10 +120,10 @@ class NeuralStack(Stack):
         plan = np.zeros(kernels.PLAN_SIZE, np.int64)
         plan[kernels.LEARNERS], plan[kernels.OUTPUTS] = self.n_learners, self.n_outputs
         plan[kernels.ACTIVATION], plan[kernels.RULE] = ACTIVATIONS[self.activation], self.rule.code
-        plan[kernels.SCALED], plan[kernels.AVERAGED] = self.scale_targets, self.bend is not None
+        plan[kernels.SCALED], plan[kernels.AVERAGED] = self.scale_targets, self.averaging_power is not None
         self._write_plan(plan)
         self._plan = plan
-        self._numbers = np.array([self.rule.rate, *self.rule.numbers, self.bend or 0.0])
+        self._numbers = np.array([self.rule.rate, *self.rule.numbers, self.averaging_power or 0.0])
 
     def _sections(self, flat: Array) -> dict[str, Array]:
         """The sections of a flat array, as views."""
@@ -271,11 +271,13 @@ class NeuralStack(Stack):
 
     # Averaging.
 
-    def keep_average(self, bend: float) -> None:
+    def keep_average(self, averaging_power: float) -> None:
         """Keep from now on the mean of each learner's parameters over its steps: a ← a + (p − a)(k + 1)/(t + k)."""
-        if not bend >= 0:
-            raise ValueError(f"bend is {bend!r}, expected a number of at least 0. If unsure, take 8.")
-        self.bend = float(bend)
+        if not averaging_power >= 0:
+            raise ValueError(
+                f"averaging_power is {averaging_power!r}, expected a number of at least 0. If unsure, take 8."
+            )
+        self.averaging_power = float(averaging_power)
         if self.n_features:
             self.average = self.parameters.copy()
             self.steps[1] = 0
@@ -283,7 +285,7 @@ class NeuralStack(Stack):
 
     def averaged(self) -> Stack:
         """The same learners with the mean of their parameters: it shares all arrays, so ask it before learning on."""
-        if self.bend is None:
+        if self.averaging_power is None:
             raise ValueError("no average has been kept. Call keep_average before learning.")
         mean = copy.copy(self)
         mean.parameters = self.average

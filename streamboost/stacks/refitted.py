@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.stacks.base import Marks, Stack, Window
+from streamboost.stacks.base import LeafIds, Stack, Window
 
 Rule: TypeAlias = Callable[[FloatArray], FloatArray]
 
@@ -58,7 +58,7 @@ class RefittedStack(Stack):
         """They do nothing between refits."""
         return True
 
-    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> Marks | None:
+    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> LeafIds | None:
         """Fit learner i afresh to the window's rows; those of weight 0 do not count."""
         kept = weight > 0
         if kept.any():

@@ -54,7 +54,7 @@ class Block(ABC):
     buffers: Tensors
     taught = False
     average: Tensors | None = None  # of the parameters, if one is kept
-    bend = 0.0  # of the average
+    averaging_power = 0.0  # of the average
     steps = 0  # that are in the average
     is_average = False
 
@@ -136,12 +136,14 @@ class Block(ABC):
             if self.average is not None:
                 self.steps += 1
                 for name, mean in self.average.items():
-                    mean.lerp_(self.parameters[name], (self.bend + 1.0) / (self.steps + self.bend))
+                    mean.lerp_(
+                        self.parameters[name], (self.averaging_power + 1.0) / (self.steps + self.averaging_power)
+                    )
         self.taught = True
 
-    def keep_average(self, bend: float) -> None:
+    def keep_average(self, averaging_power: float) -> None:
         """Average the parameters from now on."""
-        self.bend, self.steps = bend, 0
+        self.averaging_power, self.steps = averaging_power, 0
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     def averaged(self) -> Block:

@@ -73,7 +73,7 @@ class TorchStack(Stack):
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))  # doctest: +SKIP
     >>> y = np.sin(2 * X[:, 0])  # doctest: +SKIP
     >>> stack = TorchStack(net, n_learners=5)  # doctest: +SKIP
-    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), semantics=8)  # doctest: +SKIP
+    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), update_mode=8)  # doctest: +SKIP
     >>> before = booster.learn(X, y)  # doctest: +SKIP
     >>> float(np.sqrt(np.mean((before[-500:, 0] - y[-500:]) ** 2)).round(1))  # doctest: +SKIP
     0.2
@@ -112,7 +112,7 @@ class TorchStack(Stack):
     def _open(self, seed: int) -> None:
         self._seed = seed
         self._dice = torch_module().Generator().manual_seed(seed).get_state()  # of modules that are random when taught
-        self._bend: float | None = None
+        self._averaging_power: float | None = None
         self._width = self.n_features
         self.inputs = Standardizer(self.n_features) if self.standardize else Raw(self.n_features)
         self._blocks = []
@@ -136,8 +136,8 @@ class TorchStack(Stack):
         block = (StackedModules if self.mode == "vmap" else ListedModules)(place, modules, self.optimizer or adam)
         with drawing_from(self._dice):
             block.say(np.zeros((TRIAL_ROWS, place.n_features), np.float32))
-        if self._bend is not None:
-            block.keep_average(self._bend)
+        if self._averaging_power is not None:
+            block.keep_average(self._averaging_power)
         self._blocks.append(block)
 
     def _seen(self, X: FloatArray) -> Float32Array:
@@ -217,15 +217,15 @@ class TorchStack(Stack):
         self._append(slice(0, self.n_learners), slice(self.n_outputs, self.n_outputs + k))
         self.n_outputs += k
 
-    def keep_average(self, bend: float) -> None:
+    def keep_average(self, averaging_power: float) -> None:
         """Keep the mean of the parameters over the steps from now on."""
-        self._bend = bend
+        self._averaging_power = averaging_power
         for block in self._blocks:
-            block.keep_average(bend)
+            block.keep_average(averaging_power)
 
     def averaged(self) -> TorchStack:
         """The same learners with the mean of their parameters: to be asked, not to be taught."""
-        if self._bend is None:
+        if self._averaging_power is None:
             raise TypeError("no average has been kept: call keep_average before the rows to be averaged over.")
         twin = copy.copy(self)
         twin._is_average = True

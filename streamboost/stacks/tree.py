@@ -17,7 +17,7 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing as tree_kernels
 from streamboost.kernels import tree_leaves as leaf_kernels
-from streamboost.stacks.base import Marks, Stack, Window
+from streamboost.stacks.base import LeafIds, Stack, Window
 
 
 class TreeStack(Stack):
@@ -89,7 +89,7 @@ class TreeStack(Stack):
     >>> stack.open(n_features=2, n_outputs=1)
     >>> bins = Bins(stack.n_bins)
     >>> bins.fit(X)
-    >>> marks = stack.refit(0, SimpleNamespace(X=X, codes=bins.encode(X), bins=bins), y, np.ones(500))
+    >>> leaf_ids = stack.refit(0, SimpleNamespace(X=X, codes=bins.encode(X), bins=bins), y, np.ones(500))
     >>> print(f"explains {1 - np.var(y - stack.predict(X)[:, 0]) / np.var(y):.2f} of the variance")
     explains 0.98 of the variance
     >>> print(f"feature {stack.feature_gains().argmax()} matters most")
@@ -249,7 +249,7 @@ class TreeStack(Stack):
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each tree says, (n, N, m)."""
-        return self.recall(self.marks(X))
+        return self.predict_leaves(self.leaf_ids(X))
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay."""
@@ -260,7 +260,7 @@ class TreeStack(Stack):
                 "one for each row, learner and output. For a single output pass targets[..., None]."
             )
         forget = math.inf if self.forget is None else float(self.forget)
-        leaf_kernels.learn(self.marks(X), targets, weight, self.stats, forget)
+        leaf_kernels.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
 
     def grow(self, k: int) -> None:
         """Append k trees that have seen nothing."""
@@ -297,7 +297,7 @@ class TreeStack(Stack):
         """All of them."""
         return range(self.n_learners)
 
-    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> Marks:
+    def refit(self, i: int, window: Window, target: FloatArray, weight: FloatArray) -> LeafIds:
         """Grow tree i afresh from the window's rows; return the leaf of each of them, (n,)."""
         n = window.codes.shape[1]
         if target.shape != (n, self.n_outputs):
@@ -354,7 +354,7 @@ class TreeStack(Stack):
             threshold[(feature >= 0) & (self.cat_at[feature] >= 0)] = np.nan
             self.level_bins[i] = bins.level_bins[bins.cat_at[self.categorical]]
 
-    def marks(self, X: FloatArray) -> Marks:
+    def leaf_ids(self, X: FloatArray) -> LeafIds:
         """Return the leaf of each row in each tree, (n, N)."""
         if X.shape[1] != self.n_features:
             raise ValueError(
@@ -368,9 +368,9 @@ class TreeStack(Stack):
             self.other_bin, self.max_depth,
         )  # fmt: skip
 
-    def recall(self, marks: Marks) -> FloatArray:
-        """What the first k trees say of rows whose leaves are ``marks`` (n, k): (n, k, m)."""
-        return leaf_kernels.read(marks, self.stats, self.bounds, self.l2)
+    def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
+        """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
+        return leaf_kernels.read(leaf_ids, self.stats, self.bounds, self.l2)
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""

@@ -225,7 +225,7 @@ class PartialFitStack(CopiedStack):
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> y = X @ [1.0, -2.0]
     >>> stack = PartialFitStack(SGDRegressor(), n_learners=8)
-    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), semantics="minibatch")
+    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), update_mode="minibatch")
     >>> for chunk in np.split(np.arange(1000), 20):
     ...     before = booster.learn(X[chunk], y[chunk])
     >>> float(np.sqrt(np.mean((before[:, 0] - y[chunk]) ** 2)).round(1))  # of the last 50 rows

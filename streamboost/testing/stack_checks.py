@@ -63,7 +63,7 @@ def teach(stack: Stack, rows: Rows) -> None:
     if len(stack.refittable) and len(rows.X):
         replay = Replay(None, refit_every=1, targets="recorded", learners="all", warmup=1)
         replay.open(stack, 1)
-        replay.append(rows.X, rows.targets[:, 0, :1], rows.weight, stack.marks(rows.X), rows.targets)
+        replay.append(rows.X, rows.targets[:, 0, :1], rows.weight, stack.leaf_ids(rows.X), rows.targets)
         for i in replay.turns(stack):
             replay.remember(i, stack.refit(i, replay, replay.recorded[:, i], replay.weight))
     stack.learn(*rows)
@@ -200,14 +200,16 @@ def check_first(case: StackCase) -> None:
 
 
 def check_marks(case: StackCase) -> None:
-    """Marks, where a stack keeps any, recall what predict says of the same rows, for any number of first learners."""
+    """Leaves, where a stack has any, tell what predict says of the same rows, for any number of first learners."""
     stack = case.trained()
-    marks = stack.marks(case.probes())
-    if marks is None:
+    leaf_ids = stack.leaf_ids(case.probes())
+    if leaf_ids is None:
         return
     said = stack.predict(case.probes())
     for k in range(stack.n_learners + 1):
-        expect_same(stack.recall(marks[:, :k]), said[:, :k], stack, f"the marks of {k} learners recall what they say")
+        expect_same(
+            stack.predict_leaves(leaf_ids[:, :k]), said[:, :k], stack, f"the leaves of {k} learners tell what they say"
+        )
 
 
 def check_growing(case: StackCase) -> None:

@@ -230,14 +230,14 @@ def measure_regret(
         raise ValueError(f"chunk is {chunk!r}, expected a whole number of at least 1. For row by row leave it out.")
     scores = comparator_scores(comparator, X, booster.loss)  # asked first: learning rows cannot be undone
     if not booster.is_open:
-        booster.open(X.shape[1], y.shape[1])
+        booster.allocate(X.shape[1], y.shape[1])
     meter = RegretMeter(booster.loss, booster.descent)
-    missed, size = booster.edges.missed.copy(), booster.edges.size.copy()
+    missed, size = booster.edges.residual_ss.copy(), booster.edges.target_ss.copy()
     for start in range(0, len(X), chunk):
         rows = slice(start, start + chunk)
         meter.add(booster.walk(X[rows]), y[rows], weight[rows])
         booster.learn(X[rows], y[rows], weight[rows])
-    edges = 1.0 - _ratio(booster.edges.missed - missed, booster.edges.size - size)
+    edges = 1.0 - _ratio(booster.edges.residual_ss - missed, booster.edges.target_ss - size)
     meter.loss_bound = max(meter.loss_bound, _largest(booster.loss.value(scores, y)))
     meter.radius = max(meter.radius, _largest(np.linalg.norm(scores, axis=1)))
     regret = meter.against(scores, X, y, weight)

@@ -216,19 +216,19 @@ def test_an_empty_chunk_is_a_no_op(make):
     assert booster.predict(np.empty((0, 3))).shape == (0, booster.loss.n_outputs)
 
 
-def test_asking_changes_nothing_and_telling_is_learning(make):
+def test_forward_changes_nothing_and_update_is_learning(make):
     by_hand, booster = make(), make()
     X, y = stream(60)
     y = coded(booster.loss, y)
     weight = np.random.default_rng(1).integers(0, 2, size=60).astype(float)
-    by_hand.open(3, 1)
-    booster.open(3, 1)
+    by_hand.allocate(3, 1)
+    booster.allocate(3, 1)
     for t in range(60):
         row, target, w = X[t : t + 1], y[t : t + 1, None], weight[t : t + 1]
         before = pickle.dumps(by_hand)
-        answer = by_hand.ask(row, target)
+        answer = by_hand.forward(row, target)
         assert pickle.dumps(by_hand) == before
-        by_hand.tell(row, target, w, answer)
+        by_hand.update(row, target, w, answer)
         # the compiled loop may round otherwise
         assert_allclose(by_hand.descent.score(answer.walk), booster.learn(row, target, w), rtol=1e-9, atol=1e-12)
     assert by_hand.n_rows == 60
@@ -245,22 +245,26 @@ def test_the_first_rows_tell_the_scale_and_the_steps_stay():
         assert booster.scale.step == told.step
         assert booster.scale.spread == pytest.approx(told.spread if n > 1 else 0.0)
         assert_array_equal(booster.eta, booster.descent.schedule(4, booster.loss, booster.scale, np.full(4, np.nan)))
-        assert booster.is_settled == (n >= 64)
+        assert booster.is_scale_known == (n >= 64)
 
 
-def test_a_look_is_only_taken_in_once_it_is_settled():
+def test_update_mode_goes_by_its_former_name_too():
+    assert Booster(Squared(), stack=small_trees(), semantics=8).update_mode == 8
+
+
+def test_a_scale_estimate_changes_nothing_until_it_is_applied():
     X, y = stream(30)
     booster = Booster(Absolute(), stack=small_trees())
     booster.learn(X, y)
     before = pickle.dumps(booster)
-    look = booster.look(np.full((10, 1), 1e3), np.ones(10))
+    estimate = booster.estimate_scale(np.full((10, 1), 1e3), np.ones(10))
     assert pickle.dumps(booster) == before
-    assert look.scale.spread > 100 * booster.scale.spread
-    assert len(look.opening) == 40
+    assert estimate.scale.spread > 100 * booster.scale.spread
+    assert len(estimate.opening) == 40
     eta = booster.eta.copy()
-    booster.settle(look)
-    assert booster.scale == look.scale
-    assert_allclose(booster.eta, eta * (look.scale.spread / np.std(y)))
+    booster.apply_scale(estimate)
+    assert booster.scale == estimate.scale
+    assert_allclose(booster.eta, eta * (estimate.scale.spread / np.std(y)))
 
 
 def test_rows_of_weight_zero_tell_no_scale():
@@ -276,7 +280,7 @@ def test_rows_of_weight_zero_tell_no_scale():
 
 def test_a_minibatch_is_one_step_for_all_its_rows():
     X, y = stream(40)
-    booster = Booster(Squared(), GradientDescent(0.3), LinearStack(3), base=Constant(0.5), semantics="minibatch")
+    booster = Booster(Squared(), GradientDescent(0.3), LinearStack(3), base=Constant(0.5), update_mode="minibatch")
     booster.learn(X[:20], y[:20])
     h = booster.stack.predict(X[20:])  # all rows meet the same hypotheses
     walk = booster.descent.walk(np.full((20, 1), 0.5), h, np.full(3, 0.3))
@@ -290,16 +294,16 @@ def test_a_minibatch_is_one_step_for_all_its_rows():
 def test_a_minibatch_is_not_its_rows_one_by_one():
     X, y = stream(40)
     scores = {}
-    for semantics in ("minibatch", "sequential"):
-        booster = Booster(Squared(), GradientDescent(0.3), LinearStack(3), base=Constant(0), semantics=semantics)
-        scores[semantics] = booster.learn(X, y)
+    for update_mode in ("minibatch", "sequential"):
+        booster = Booster(Squared(), GradientDescent(0.3), LinearStack(3), base=Constant(0), update_mode=update_mode)
+        scores[update_mode] = booster.learn(X, y)
     assert_array_equal(scores["minibatch"], 0.0)
     assert np.abs(scores["sequential"]).max() > 0.5
 
 
 def test_minibatches_of_one_row_are_sequential(make):
     X, y = stream(60)
-    sequential, minibatch = make(), make(semantics="minibatch")
+    sequential, minibatch = make(), make(update_mode="minibatch")
     y = coded(sequential.loss, y)
     scores = [minibatch.learn(X[t : t + 1], y[t : t + 1]) for t in range(60)]
     # the compiled loop, which takes rows in order only, may round otherwise
@@ -308,7 +312,7 @@ def test_minibatches_of_one_row_are_sequential(make):
 
 def test_steps_of_so_many_rows_are_minibatches_of_that_size(make):
     X, y = stream(50)
-    in_steps, by_hand = make(semantics=16), make(semantics="minibatch")
+    in_steps, by_hand = make(update_mode=16), make(update_mode="minibatch")
     y = coded(in_steps.loss, y)
     scores = [by_hand.learn(X[t : t + 16], y[t : t + 16]) for t in range(0, 50, 16)]  # the last one of 2 rows
     assert_array_equal(in_steps.learn(X, y), np.concatenate(scores))
@@ -317,7 +321,7 @@ def test_steps_of_so_many_rows_are_minibatches_of_that_size(make):
 
 def test_a_minibatch_larger_than_the_memory_leaves_its_latest_rows():
     X, y = stream(100)
-    booster = Booster(Squared(), stack=small_trees(), replay=small_replay(), semantics="minibatch")
+    booster = Booster(Squared(), stack=small_trees(), replay=small_replay(), update_mode="minibatch")
     booster.learn(X, y)
     assert_array_equal(np.sort(booster.replay.y[:, 0]), np.sort(y[60:]))
     booster.learn(X, y)
@@ -458,11 +462,11 @@ def test_a_gradient_that_is_not_finite_refuses_its_row(options):
     [
         ({"iterate": "best"}, "iterate is 'best', expected 'last', 'average', 'uniform' or 'polynomial'"),
         (
-            {"semantics": "batch"},
-            "semantics is 'batch', expected 'sequential', 'minibatch' or a number of rows above 0",
+            {"update_mode": "batch"},
+            "update_mode is 'batch', expected 'sequential', 'minibatch' or a number of rows above 0",
         ),
-        ({"semantics": 0}, "semantics is 0, expected"),
-        ({"semantics": True}, "semantics is True, expected"),
+        ({"update_mode": 0}, "update_mode is 0, expected"),
+        ({"update_mode": True}, "update_mode is True, expected"),
         ({"iterate": "polynomial"}, "a TreeStack has no parameters to average. Use 'average'"),
         ({"iterate": "average", "snapshots": 0}, "capacity is 0"),
         ({"stack": LinearStack(2), "replay": Replay()}, "a LinearStack cannot be refitted. Leave replay out"),
@@ -610,7 +614,7 @@ def test_recorded_targets_are_those_the_rows_gave_when_they_came():
     booster = spying_booster("recorded", log)
     X, y = stream(30)
     given = []
-    booster.open(3, 1)
+    booster.allocate(3, 1)
     for t in range(30):
         x, z = X[t : t + 1], y[t : t + 1, None]
         h = booster.stack.predict(x)
@@ -671,7 +675,7 @@ def test_with_room_for_all_it_is_over_all_hypotheses():
     X, y = stream(30)
     present = Booster(Squared(), GradientDescent(0.3), LinearStack(3))
     average = Booster(Squared(), GradientDescent(0.3), LinearStack(3), iterate="average", snapshots=30)
-    present.open(3, 1)
+    present.allocate(3, 1)
     scores = []
     for t in range(30):
         scores.append(present.score(X))
@@ -682,7 +686,7 @@ def test_with_room_for_all_it_is_over_all_hypotheses():
 
 def test_a_minibatch_counts_its_hypothesis_once_for_each_row():
     X, y = stream(10)
-    booster = Booster(Squared(), stack=LinearStack(2), iterate="average", snapshots=10, semantics="minibatch")
+    booster = Booster(Squared(), stack=LinearStack(2), iterate="average", snapshots=10, update_mode="minibatch")
     booster.learn(X[:4], y[:4])
     booster.learn(X[4:], y[4:])
     first, *_, last = booster.past.kept

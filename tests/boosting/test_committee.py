@@ -152,7 +152,7 @@ def test_predicting_changes_nothing(make):
     for said in (made.predict(X), made.score(X), *made.staged_scores(X)):
         said[:] = 1e6
     assert_array_equal(X, rows)
-    assert_array_equal(made.hedge.voices, twin.hedge.voices)
+    assert_array_equal(made.hedge.weights, twin.hedge.weights)
     assert_array_equal(made.learn(X, y), twin.learn(X, y))
 
 
@@ -160,7 +160,7 @@ def test_predicting_right_after_opening_changes_nothing():
     for kind in NATIVE:
         made, twin = COMMITTEES[kind](), COMMITTEES[kind]()
         for one in (made, twin):
-            one.open(3, 1)
+            one.allocate(3, 1)
         assert_allclose(made.score(np.zeros((2, 3))), 0.0, atol=1e-12)
         assert same_state(made, twin)
 
@@ -229,7 +229,7 @@ def test_a_committee_that_has_seen_nothing_says_so(make):
     [
         (lambda: [], {}, "expected one or more, all under the same loss"),
         (lambda: [booster(), booster(Absolute())], {}, "expected one or more, all under the same loss"),
-        (lambda: [booster(), booster(semantics="minibatch")], {}, "expected all of them to agree"),
+        (lambda: [booster(), booster(update_mode="minibatch")], {}, "expected all of them to agree"),
         (lambda: [booster()], {"readout": "best"}, "readout is 'best', expected 'hedge', 'last' or 'mean'"),
         (lambda: [booster()], {"half_lives": []}, "half_lives is"),
     ],
@@ -285,7 +285,7 @@ def test_the_score_is_the_vote_of_the_experts(kind):
     made = learned(COMMITTEES[kind])
     X, _ = stream(10, seed=1)
     expected = np.zeros((10, made.loss.n_outputs))
-    for (b, step), voice in zip(made.hedge.experts, made.hedge.voices, strict=True):
+    for (b, step), voice in zip(made.hedge.experts, made.hedge.weights, strict=True):
         one = made.boosters[b]
         assert step in (0, one.stack.n_learners)
         expected += voice * made.loss.predict(one.descent.score(one.walk(X)[:, : step + 1]))
@@ -305,7 +305,7 @@ def test_weights_are_told_by_memory_and_number_of_learners_the_most_trusted_firs
     assert set(weights) == {(window, step) for window in WINDOWS for step in (0, 4)}
     assert list(weights.values()) == sorted(weights.values(), reverse=True)
     assert sum(weights.values()) == pytest.approx(1.0)
-    assert weights[(64, 4)] == made.hedge.voices[made.hedge.experts.tolist().index([1, 4])]
+    assert weights[(64, 4)] == made.hedge.weights[made.hedge.experts.tolist().index([1, 4])]
 
 
 def drifting(n, loss):
@@ -340,7 +340,7 @@ def test_on_a_stream_that_changes_the_vote_is_close_to_the_best_memory_or_better
 def test_after_a_change_the_short_memory_is_believed():
     X, y = drifting(4000, Squared())
     made = Committee([usual_booster(Squared(), 4096, 20), usual_booster(Squared(), 256, 20)])
-    made.succession = None  # the long memory stays
+    made.drift_replacement = None  # the long memory stays
     heard = []
     for start in range(0, 4000, 500):
         made.learn(X[start : start + 500], y[start : start + 500])
@@ -368,7 +368,7 @@ def test_a_stage_knows_only_the_first_learners():
     walks = [one.walk(X) for one in made.boosters]
     for i, stage in enumerate(stages, start=1):
         said = [walks[b][:, min(step, i)] for b, step in made.hedge.experts]
-        assert_allclose(stage, sum(v * s for v, s in zip(made.hedge.voices, said, strict=True)), rtol=1e-12)
+        assert_allclose(stage, sum(v * s for v, s in zip(made.hedge.weights, said, strict=True)), rtol=1e-12)
 
 
 # Mini-batches
@@ -376,7 +376,7 @@ def test_a_stage_knows_only_the_first_learners():
 
 def test_minibatches_are_learned_from_and_are_not_rows_in_order():
     X, y = stream(600)
-    sequential, minibatch = committee(), committee(semantics="minibatch")
+    sequential, minibatch = committee(), committee(update_mode="minibatch")
     in_order = sequential.learn(X, y)
     batches = np.concatenate([minibatch.learn(X[t : t + 20], y[t : t + 20]) for t in range(0, 600, 20)])
     assert not np.allclose(batches[40:], in_order[40:], rtol=1e-3)
@@ -388,7 +388,7 @@ def test_minibatches_are_learned_from_and_are_not_rows_in_order():
 
 def test_minibatches_of_one_row_are_sequential():
     X, y = stream(100)
-    sequential, minibatch = committee(), committee(semantics="minibatch")
+    sequential, minibatch = committee(), committee(update_mode="minibatch")
     by_row = np.concatenate([minibatch.learn(X[t : t + 1], y[t : t + 1]) for t in range(100)])
     assert_allclose(by_row, sequential.learn(X, y), rtol=1e-7, atol=1e-9)
 
@@ -409,7 +409,7 @@ def test_models_of_others_vote_beside_our_own():
     made = COMMITTEES["river"]()
     before = made.learn(X, y)
     assert rmse(before[200:], y[200:]) < 0.5 * y.std()
-    assert made.succession is None  # nobody has a memory
+    assert made.drift_replacement is None  # nobody has a memory
     assert made.weights().keys() == {(None, 0), (None, 3)}
 
 
@@ -420,10 +420,10 @@ def test_models_of_others_vote_beside_our_own():
 def test_growing_keeps_the_experts_and_what_they_say(kind):
     made = learned(COMMITTEES[kind])
     X, y = stream(80, made.loss, seed=1)
-    voices, before = made.hedge.voices.copy(), made.predict(X)
+    weights, before = made.hedge.weights.copy(), made.predict(X)
     made.grow(3)
     assert made.hedge.experts.tolist() == [[b, step] for b in range(3) for step in (0, 7)]
-    assert_array_equal(made.hedge.voices, voices)
+    assert_array_equal(made.hedge.weights, weights)
     assert_allclose(made.predict(X), before, rtol=1e-9, atol=1e-12)
     made.learn(X, y)
     for one in made.boosters:

@@ -27,11 +27,11 @@ def test_a_prediction_costs_1_and_an_update_2(calls):
     assert meter.units == sum(rows * learners * (2 if is_update else 1) for rows, learners, is_update in calls)
 
 
-@pytest.mark.parametrize("semantics", ["sequential", "minibatch"])
+@pytest.mark.parametrize("update_mode", ["sequential", "minibatch"])
 @pytest.mark.parametrize("descent", [GradientDescent(0.1), ResidualProjection(0.1)])
 @pytest.mark.parametrize(("rows", "learners"), [(1, 1), (50, 7)])
-def test_streaming_boosting_costs_3TN(rows, learners, descent, semantics):
-    booster = Booster(Squared(), descent, LinearStack(learners), base=Constant(0), semantics=semantics)
+def test_streaming_boosting_costs_3TN(rows, learners, descent, update_mode):
+    booster = Booster(Squared(), descent, LinearStack(learners), base=Constant(0), update_mode=update_mode)
     booster.learn(*stream(rows))
     assert booster.cost.units == 3 * rows * learners
 

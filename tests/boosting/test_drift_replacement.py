@@ -13,8 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import ExtraTreeRegressor
 
 from streamboost.bases import Constant, Frozen, Linear
-from streamboost.boosting import Booster
-from streamboost.boosting import drift_replacement as succession
+from streamboost.boosting import Booster, drift_replacement
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import PROOF_ROWS, REVIEW_EVERY, fresh_copy
 from streamboost.boosting.loops import trees as native
@@ -115,7 +114,7 @@ def test_seasons_and_rows_in_the_order_of_a_map_are_no_reason_to_forget(trap, se
 def test_where_the_past_looks_useless_for_a_while_dropping_it_costs_next_to_nothing(trap):
     X, y = trap()
     dropping, keeping = committee(), committee()
-    keeping.succession = None
+    keeping.drift_replacement = None
     assert rmse(dropping.learn(X, y)[1000:], y[1000:]) <= 1.03 * rmse(keeping.learn(X, y)[1000:], y[1000:])
 
 
@@ -126,7 +125,7 @@ def test_where_the_past_looks_useless_for_a_while_dropping_it_costs_next_to_noth
 def test_after_an_abrupt_change_the_past_is_dropped_once_and_soon(seed):
     data = friedman(8000, drift=4000, seed=seed)
     made, fresh, keeping = committee(), committee(), committee()
-    keeping.succession = None
+    keeping.drift_replacement = None
     scores = made.learn(data.X, data.y)
     (event,) = made.events
     assert event.kind == "memory dropped"
@@ -162,7 +161,7 @@ def test_nobody_challenges_before_there_is_a_past_to_drop():
     made = committee()
     made.learn(data.X, data.y)
     assert len(made.boosters) == 3
-    assert not made.succession.is_on
+    assert not made.drift_replacement.is_on
 
 
 @pytest.mark.parametrize(
@@ -175,10 +174,10 @@ def test_nobody_challenges_before_there_is_a_past_to_drop():
     ids=["one memory", "one reader", "no memory"],
 )
 def test_without_a_ladder_there_is_no_succession(made):
-    assert made().succession is None
+    assert made().drift_replacement is None
 
 
-# The duel, step by step
+# The paired_test, step by step
 
 QUICK = {"WAIT": 64, "HEAD_START": 32, "PROOF_ROWS": 128, "PATIENCE": 256, "LONGEST_WAIT": 256}
 SMALL = ((256, 4, 2, 16, None, 0.5), (64, 4, 2, 16, None, 0.5))
@@ -189,7 +188,7 @@ def quick(**more):
     """Duels within a few hundred rows."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (QUICK | more).items():
-            patch.setattr(succession, name, value)
+            patch.setattr(drift_replacement, name, value)
         yield
 
 
@@ -215,7 +214,7 @@ def until(made, condition, X, y):
 
 
 def in_a_duel(made):
-    return made.succession.is_on
+    return made.drift_replacement.is_on
 
 
 def test_a_challenger_comes_as_a_fresh_booster_of_the_same_make_that_learned_the_newest_rows():
@@ -231,9 +230,9 @@ def test_a_challenger_comes_as_a_fresh_booster_of_the_same_make_that_learned_the
     assert same_state(challenger, twin)
     assert old.replay.seen == came  # which goes on as it was
     assert made.hedge.experts.tolist() == [[0, 0], [0, 4], [1, 0], [1, 4], [2, 0], [2, 4]]
-    assert made.hedge.voices[[4, 5]] == pytest.approx(made.hedge.voices[[0, 1]])  # trusted as the one it challenges
-    assert made.hedge.voices.sum() == pytest.approx(1.0)
-    assert made.succession.duel.tolist() == [1.0, 5.0, 0.0, 0.0, 0.0, 0.0]
+    assert made.hedge.weights[[4, 5]] == pytest.approx(made.hedge.weights[[0, 1]])  # trusted as the one it challenges
+    assert made.hedge.weights.sum() == pytest.approx(1.0)
+    assert made.drift_replacement.paired_test.tolist() == [1.0, 5.0, 0.0, 0.0, 0.0, 0.0]
     assert made.events == []
 
 
@@ -241,16 +240,16 @@ def test_a_challenger_that_is_not_better_leaves_and_the_next_waits_twice_as_long
     X, y = steady(4000)
     with quick(**ALWAYS):
         made = committee(rungs=SMALL)
-        waits, at = [made.succession.wait], 0
+        waits, at = [made.drift_replacement.wait], 0
         for _ in range(4):
             came = at + until(made, in_a_duel, X[at:], y[at:])
-            assert came >= made.succession.rest_until
+            assert came >= made.drift_replacement.rest_until
             at = came + until(made, lambda made: not in_a_duel(made), X[came:], y[came:])
-            waits.append(made.succession.wait)
-            assert made.succession.rest_until == at + waits[-1]
+            waits.append(made.drift_replacement.wait)
+            assert made.drift_replacement.rest_until == at + waits[-1]
             assert len(made.boosters) == 2
             assert made.hedge.experts.tolist() == [[0, 0], [0, 4], [1, 0], [1, 4]]
-            assert made.hedge.voices.sum() == pytest.approx(1.0)
+            assert made.hedge.weights.sum() == pytest.approx(1.0)
     assert waits == [64, 128, 256, 256, 256]  # but never longer than the longest
     assert made.events == []
     assert made.boosters[0].replay.seen == made.n_rows == at
@@ -279,9 +278,9 @@ def test_a_winner_takes_the_place_of_the_old_and_its_past_is_gone():
     assert made.boosters == [winner, short]
     assert made.events == [(won, "memory dropped", f"{256 - (won - came + 32):,} of 256 rows were out of date")]
     assert made.hedge.experts.tolist() == [[0, 0], [0, 4], [1, 0], [1, 4]]
-    assert made.hedge.voices.sum() == pytest.approx(1.0)
+    assert made.hedge.weights.sum() == pytest.approx(1.0)
     assert not in_a_duel(made)
-    assert (made.succession.wait, made.succession.rest_until) == (64, won + 64)
+    assert (made.drift_replacement.wait, made.drift_replacement.rest_until) == (64, won + 64)
     assert_array_equal(np.sort(winner.replay.y[:, 0]), np.sort(y[came - 32 : won]))
 
 
@@ -300,7 +299,10 @@ def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
                 at += until(made, lambda made: not in_a_duel(made), X[at:], y[at:])
             made.learn(X[at : at + 10], y[at : at + 10])
         assert [ref() for ref in gone] == [None] * 3
-        assert sum(isinstance(one, native.Arena) and made.boosters[0] in one.boosters for one in gc.get_objects()) == 1
+        assert (
+            sum(isinstance(one, native.SharedBuffers) and made.boosters[0] in one.boosters for one in gc.get_objects())
+            == 1
+        )
         X, y = steady(1500, change=500)
         with quick(SIGMAS=2.0):
             made = committee(rungs=SMALL)
@@ -324,7 +326,7 @@ def test_a_duel_counts_what_the_old_one_loses_more_on_rows_that_weigh():
             more = w * (lost[0] - lost[1])
             expected += (float(w > 0), more, more**2, w * lost[0])
             made.learn(X[row], y[row], [w])
-    assert made.succession.duel[2:] == pytest.approx(expected, rel=1e-9)
+    assert made.drift_replacement.paired_test[2:] == pytest.approx(expected, rel=1e-9)
 
 
 COPIES = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost.boosting.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, stakes
+from streamboost.boosting.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, expert_losses
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
 
@@ -58,8 +58,8 @@ def taught(loss, seed=0, n=12, n_experts=4, **options):
 # What it is
 
 
-def slow_stake(score, y, loss):
-    """What one expert loses on one row, in words: see ``stakes``."""
+def slow_expert_loss(score, y, loss):
+    """What one expert loses on one row, in words: see ``expert_losses``."""
     lost = float(loss.value(score[None], y[None])[0])
     if isinstance(loss, Softmax):
         label = int(y[0])
@@ -72,7 +72,7 @@ def slow_stake(score, y, loss):
     return lost
 
 
-def slow_trust(lost, weights, half_life, tempering):
+def slow_posterior(lost, weights, half_life, temperature_scale):
     """Exponential weights of discounted losses (T, E), added up from the first row."""
     n_rows, n_experts = lost.shape
     if n_rows == 0:
@@ -80,7 +80,7 @@ def slow_trust(lost, weights, half_life, tempering):
     age = np.array([sum(weights[t + 1 :]) for t in range(n_rows)])
     counts = np.array(weights) * 0.5 ** (age / half_life)
     totals = counts @ lost
-    temperature = tempering * totals.min() / counts.sum() if tempering else 1.0
+    temperature = temperature_scale * totals.min() / counts.sum() if temperature_scale else 1.0
     if temperature == 0.0:  # whoever lost nothing
         odds = (totals == 0.0).astype(float)
     else:
@@ -92,23 +92,23 @@ def slow_trust(lost, weights, half_life, tempering):
 @given(seed=seeds, weights=st.lists(st.sampled_from([1.0, 2.0, 1.5]), min_size=1, max_size=12))
 @settings(max_examples=5)
 def test_it_is_the_slow_hedge_reckoned_from_the_first_row(loss, seed, weights):
-    half_lives, chair = (3.0, 30.0), 10.0
-    voters, chairs = (CAUTION * loss.tempering / loss.n_outputs, loss.tempering / loss.n_outputs)
-    hedge = opened(loss, half_lives=half_lives, chair_half_life=chair)
+    half_lives, meta = (3.0, 30.0), 10.0
+    voters, meta_scale = (CAUTION * loss.temperature_scale / loss.n_outputs, loss.temperature_scale / loss.n_outputs)
+    hedge = opened(loss, half_lives=half_lives, meta_half_life=meta)
     lost, lost_by_voters = np.empty((0, 4)), np.empty((0, 2))
     for t, (said, y) in enumerate(zip(*rows_for(loss, seed, len(weights)), strict=True)):
-        trust = [slow_trust(lost, weights[:t], half_life, voters) for half_life in half_lives]
+        posterior = [slow_posterior(lost, weights[:t], half_life, voters) for half_life in half_lives]
         votes = [
-            loss.link.score(sum(p * loss.link.predict(s) for p, s in zip(own, said, strict=True))) for own in trust
+            loss.link.score(sum(p * loss.link.predict(s) for p, s in zip(own, said, strict=True))) for own in posterior
         ]
         hedge.learn(said, y, loss, weights[t])
-        lost = np.vstack([lost, [slow_stake(s, y, loss) for s in said]])
-        lost_by_voters = np.vstack([lost_by_voters, [slow_stake(s, y, loss) for s in votes]])
-    trust = [slow_trust(lost, weights, half_life, voters) for half_life in half_lives]
-    heard = slow_trust(lost_by_voters, weights, chair, chairs)
-    assert_allclose(hedge.trust[:2, :4], trust, rtol=1e-8, atol=1e-12)
-    assert_allclose(hedge.trust[2, :2], heard, rtol=1e-8, atol=1e-12)
-    assert_allclose(hedge.voices, heard @ trust, rtol=1e-8, atol=1e-12)
+        lost = np.vstack([lost, [slow_expert_loss(s, y, loss) for s in said]])
+        lost_by_voters = np.vstack([lost_by_voters, [slow_expert_loss(s, y, loss) for s in votes]])
+    posterior = [slow_posterior(lost, weights, half_life, voters) for half_life in half_lives]
+    heard = slow_posterior(lost_by_voters, weights, meta, meta_scale)
+    assert_allclose(hedge.posterior[:2, :4], posterior, rtol=1e-8, atol=1e-12)
+    assert_allclose(hedge.posterior[2, :2], heard, rtol=1e-8, atol=1e-12)
+    assert_allclose(hedge.weights, heard @ posterior, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
@@ -118,15 +118,15 @@ def test_weights_sum_to_one_and_none_is_negative(loss, seed, weights):
     hedge = opened(loss)
     for said, y, w in zip(*rows_for(loss, seed, len(weights)), weights, strict=True):
         hedge.learn(said, y, loss, w)
-        assert (hedge.voices >= 0).all()
-        assert hedge.voices.sum() == pytest.approx(1.0, abs=1e-12)
-        assert_allclose(hedge.trust[:-1].sum(axis=1), 1.0, atol=1e-12)
-        assert hedge.trust[-1].sum() == pytest.approx(1.0, abs=1e-12)
+        assert (hedge.weights >= 0).all()
+        assert hedge.weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert_allclose(hedge.posterior[:-1].sum(axis=1), 1.0, atol=1e-12)
+        assert hedge.posterior[-1].sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_before_the_first_row_all_are_believed_alike():
     hedge = Hedge([(0, 0), (0, 5), (1, 0)])
-    assert_array_equal(hedge.voices, 1 / 3)
+    assert_array_equal(hedge.weights, 1 / 3)
     assert_allclose(hedge.mix(np.array([[1.0], [2.0], [6.0]]), Squared()), [3.0])
 
 
@@ -134,13 +134,13 @@ def test_before_the_first_row_all_are_believed_alike():
 def test_what_it_returns_is_what_each_expert_lost(loss):
     hedge = opened(loss)
     (said,), (y,) = rows_for(loss, 1, 1)
-    assert_array_equal(hedge.learn(said, y, loss), stakes(said, y, loss))
-    assert_allclose(stakes(said, y, loss), [slow_stake(s, y, loss) for s in said], rtol=1e-12)
+    assert_array_equal(hedge.learn(said, y, loss), expert_losses(said, y, loss))
+    assert_allclose(expert_losses(said, y, loss), [slow_expert_loss(s, y, loss) for s in said], rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"half_lives": []}, {"half_lives": [0.0]}, {"chair_half_life": -1.0}])
+@pytest.mark.parametrize("options", [{"half_lives": []}, {"half_lives": [0.0]}, {"meta_half_life": -1.0}])
 def test_half_lives_that_are_none_are_refused(options):
-    with pytest.raises(ValueError, match=r"half_lives is .* and chair_half_life .*, expected numbers of rows above 0"):
+    with pytest.raises(ValueError, match=r"half_lives is .* and meta_half_life .*, expected numbers of rows above 0"):
         Hedge([(0, 0)], **options)
 
 
@@ -227,7 +227,7 @@ def test_whom_it_believes_does_not_depend_on_the_unit_of_the_targets(loss, seed,
     for said, y in zip(*rows_for(loss, seed), strict=True):
         plain.learn(said, y, loss)
         scaled.learn(factor * said, factor * y, loss)
-    assert_allclose(scaled.voices, plain.voices, rtol=1e-6, atol=1e-12)
+    assert_allclose(scaled.weights, plain.weights, rtol=1e-6, atol=1e-12)
 
 
 # Whom it believes
@@ -238,11 +238,11 @@ def test_whom_it_believes_does_not_depend_on_the_unit_of_the_targets(loss, seed,
 @settings(max_examples=5)
 def test_whoever_lost_less_is_believed_more(loss, seed):
     hedge = taught(loss, seed)
-    for lost, trust in zip(hedge.losses[:-1, :4], hedge.trust[:-1, :4], strict=True):
-        assert_array_equal(np.argsort(lost), np.argsort(-trust))
+    for lost, posterior in zip(hedge.losses[:-1, :4], hedge.posterior[:-1, :4], strict=True):
+        assert_array_equal(np.argsort(lost), np.argsort(-posterior))
     n_voters = len(hedge.decays) - 1
     order = np.argsort(hedge.losses[-1, :n_voters])
-    assert (np.diff(hedge.trust[-1, order]) <= 0).all()
+    assert (np.diff(hedge.posterior[-1, order]) <= 0).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
@@ -259,8 +259,8 @@ def test_an_expert_that_is_always_closer_gets_the_most_weight(loss):
             best = np.log(y + 0.1) if isinstance(loss, Poisson) else y / (1.0 + 2.0 * loss.l2)
             said = best + rng.choice([-1.0, 1.0]) * np.array([[0.1], [0.5], [1.5]])
         hedge.learn(said, y, loss)
-    assert np.argsort(-hedge.voices).tolist() == [0, 1, 2]
-    assert hedge.voices[0] > 0.5
+    assert np.argsort(-hedge.weights).tolist() == [0, 1, 2]
+    assert hedge.weights[0] > 0.5
 
 
 def test_it_follows_when_another_expert_becomes_the_better_one():
@@ -271,25 +271,25 @@ def test_it_follows_when_another_expert_becomes_the_better_one():
         errors = np.array([[0.3], [1.0]])[:: 1 if t < 500 else -1]
         hedge.learn(y + errors * rng.normal(size=(2, 1)), y, Squared())
         if t == 499:
-            assert hedge.voices[0] > 0.9
-    assert hedge.voices[1] > 0.9
+            assert hedge.weights[0] > 0.9
+    assert hedge.weights[1] > 0.9
 
 
-def chair_after(period, spread):
-    """Whom the chair trusts, if the better of two experts changes every so many rows."""
+def meta_after(period, spread):
+    """Whom the meta voter trusts, if the better of two experts changes every so many rows."""
     rng = np.random.default_rng(1)
     hedge = opened(Squared(), 2, half_lives=(4.0, 1000.0))
     for t in range(600):
         y = rng.normal(size=1)
         errors = np.array([[1.0], [spread]])[:: 1 if (t // period) % 2 == 0 else -1]
         hedge.learn(y + errors * rng.normal(), y, Squared())  # the same error, so that voting cancels none of it
-    return hedge.trust[-1, :2]
+    return hedge.posterior[-1, :2]
 
 
-def test_the_chair_trusts_who_forgets_as_fast_as_the_stream_changes():
-    quick, _ = chair_after(period=60, spread=4.0)
+def test_the_meta_trusts_who_forgets_as_fast_as_the_stream_changes():
+    quick, _ = meta_after(period=60, spread=4.0)
     assert quick > 0.9
-    _, slow = chair_after(period=600, spread=1.3)  # nothing changes: whoever forgets is never sure
+    _, slow = meta_after(period=600, spread=1.3)  # nothing changes: whoever forgets is never sure
     assert slow > 0.7
 
 
@@ -299,7 +299,7 @@ NEVER = 1e15
 
 
 def plain_hedge(n_experts):
-    return Hedge([(0, e) for e in range(n_experts)], half_lives=[NEVER], chair_half_life=NEVER)
+    return Hedge([(0, e) for e in range(n_experts)], half_lives=[NEVER], meta_half_life=NEVER)
 
 
 @given(seed=seeds, n_experts=st.integers(1, 6), n=st.integers(1, 50), is_adverse=st.booleans())
@@ -322,7 +322,7 @@ def test_regret_for_bounded_square_losses_is_at_most_the_log_of_the_number_of_ex
 @given(seed=seeds, n_experts=st.integers(1, 6), n=st.integers(1, 50))
 @settings(max_examples=20)
 def test_regret_of_probabilities_is_at_most_the_log_of_the_number_of_experts(loss, seed, n_experts, n):
-    """While all give the true class more than a half, a stake is -0.1 ln p, and exp(-stake) = p^0.1 is concave in p."""
+    """While all give the true class more than a half, a loss is -0.1 ln p, and exp(-loss) = p^0.1 is concave in p."""
     rng = np.random.default_rng(seed)
     hedge = plain_hedge(n_experts)
     lost, best = 0.0, np.zeros(n_experts)
@@ -335,7 +335,7 @@ def test_regret_of_probabilities_is_at_most_the_log_of_the_number_of_experts(los
             y = rng.integers(3, size=1).astype(float)
             said = np.log(np.tile((1 - p)[:, None] / 2, 3))
             said[:, int(y[0])] = np.log(p)
-        lost += float(stakes(hedge.mix(said, loss)[None], y, loss)[0])
+        lost += float(expert_losses(hedge.mix(said, loss)[None], y, loss)[0])
         best += hedge.learn(said, y, loss)
     assert lost <= best.min() + math.log(n_experts) + 1e-9
 
@@ -355,10 +355,10 @@ def test_who_believes_at_random_by_its_weights_loses_little_more_than_the_best(l
         targets = [np.array([float(label)]) for label in labels]
         rng.shuffle(targets)
         if is_adverse:
-            targets.sort(key=lambda y: -float(hedge.voices @ stakes(said, y, loss)))
-        stake = stakes(said, targets[0], loss)
-        assert stake.max() <= most + 1e-12
-        lost += float(hedge.voices @ stake)
+            targets.sort(key=lambda y: -float(hedge.weights @ expert_losses(said, y, loss)))
+        expert_loss = expert_losses(said, targets[0], loss)
+        assert expert_loss.max() <= most + 1e-12
+        lost += float(hedge.weights @ expert_loss)
         best += hedge.learn(said, targets[0], loss)
     bounds = (
         best.min() + math.log(n_experts) + n * most**2 / 8,
@@ -376,7 +376,7 @@ def test_with_its_usual_voters_it_loses_hardly_more_than_the_best_expert(loss):
         y = rng.normal(size=1)
         common = rng.normal()  # errors that voting cannot cancel
         said = y + np.array([[1.0], [1.2], [2.0], [5.0]]) * common
-        lost += float(stakes(hedge.mix(said, loss)[None], y, loss)[0])
+        lost += float(expert_losses(hedge.mix(said, loss)[None], y, loss)[0])
         by_expert += hedge.learn(said, y, loss)
     assert by_expert.argmin() == 0
     assert lost <= 1.05 * by_expert.min()
@@ -385,9 +385,9 @@ def test_with_its_usual_voters_it_loses_hardly_more_than_the_best_expert(loss):
 # Experts come and go
 
 
-def shares(trust, experts):
+def shares(posterior, experts):
     """The weights of these experts among each other, for each voter."""
-    own = trust[:-1, list(experts)]
+    own = posterior[:-1, list(experts)]
     return own / own.sum(axis=1, keepdims=True)
 
 
@@ -396,14 +396,14 @@ def shares(trust, experts):
 @settings(max_examples=5)
 def test_new_experts_are_trusted_as_their_twins_and_leave_the_others_as_they_were_to_each_other(loss, seed, twins):
     hedge = taught(loss, seed)
-    before = shares(hedge.trust, range(4))
+    before = shares(hedge.posterior, range(4))
     hedge.join([Expert(1, e) for e in range(len(twins))], twins)
     assert hedge.experts.tolist() == [[0, e] for e in range(4)] + [[1, e] for e in range(len(twins))]
-    assert hedge.voices.sum() == pytest.approx(1.0)
-    assert_allclose(shares(hedge.trust, range(4)), before, rtol=1e-9)
+    assert hedge.weights.sum() == pytest.approx(1.0)
+    assert_allclose(shares(hedge.posterior, range(4)), before, rtol=1e-9)
     for e, twin in enumerate(twins):
-        assert_allclose(hedge.trust[:-1, 4 + e], hedge.trust[:-1, twin], rtol=1e-9)
-        assert hedge.voices[4 + e] == pytest.approx(hedge.voices[twin])
+        assert_allclose(hedge.posterior[:-1, 4 + e], hedge.posterior[:-1, twin], rtol=1e-9)
+        assert hedge.weights[4 + e] == pytest.approx(hedge.weights[twin])
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
@@ -414,17 +414,17 @@ def test_the_experts_that_stay_keep_their_losses_and_who_is_better(loss, seed, d
     who_leaves = data.draw(st.integers(0, 1))
     hedge.experts[:] = [(0, 0), (0, 1), (1, 0), (1, 1)]
     stay = [2, 3] if who_leaves == 0 else [0, 1]
-    losses, before = hedge.losses.copy(), hedge.trust.copy()
+    losses, before = hedge.losses.copy(), hedge.posterior.copy()
     hedge.leave(who_leaves)
     assert hedge.experts.tolist() == [[1 - who_leaves, 0], [1 - who_leaves, 1]]
     assert_array_equal(hedge.losses[:-1, :2], losses[:-1, stay])
     assert_array_equal(hedge.losses[-1], losses[-1])  # of the voters, who all stay
-    assert hedge.voices.shape == (2,)
-    assert hedge.voices.sum() == pytest.approx(1.0)
+    assert hedge.weights.shape == (2,)
+    assert hedge.weights.sum() == pytest.approx(1.0)
     # where losses are taken as they are, or the best expert stays, nothing else changes between those that stay
     for v in range(len(hedge.decays) - 1):
-        if not loss.tempering or losses[v, :4].argmin() in stay:
-            assert_allclose(shares(hedge.trust, [0, 1])[v], shares(before, stay)[v], rtol=1e-9)
+        if not loss.temperature_scale or losses[v, :4].argmin() in stay:
+            assert_allclose(shares(hedge.posterior, [0, 1])[v], shares(before, stay)[v], rtol=1e-9)
 
 
 def test_a_successor_takes_the_places_and_keeps_its_own_losses():
@@ -435,8 +435,8 @@ def test_a_successor_takes_the_places_and_keeps_its_own_losses():
     assert hedge.experts.tolist() == [[0, 0], [0, 9], [1, 4]]
     assert_array_equal(hedge.losses[:-1, :3], losses[:-1, [3, 4, 2]])
     assert_array_equal(hedge.losses[:-1, 3:], 0.0)
-    assert hedge.voices.shape == (3,)
-    assert hedge.voices.sum() == pytest.approx(1.0)
+    assert hedge.weights.shape == (3,)
+    assert hedge.weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
@@ -444,18 +444,18 @@ def test_who_comes_and_goes_at_once_leaves_no_trace_in_what_is_said_next(loss):
     hedge, twin = taught(loss), taught(loss)
     hedge.join([Expert(7, 0), Expert(7, 3)], [0, 2])
     hedge.leave(7)
-    assert_allclose(hedge.voices, twin.voices, rtol=1e-12)
+    assert_allclose(hedge.weights, twin.weights, rtol=1e-12)
     for said, y in zip(*rows_for(loss, 9), strict=True):
         hedge.learn(said, y, loss)
         twin.learn(said, y, loss)
-    assert_allclose(hedge.voices, twin.voices, rtol=1e-12)
+    assert_allclose(hedge.weights, twin.weights, rtol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
 def test_experts_may_come_before_the_first_row(loss):
     hedge = opened(loss)
     hedge.join([Expert(1, 0)], [0])
-    assert_allclose(hedge.voices, 0.2)
+    assert_allclose(hedge.weights, 0.2)
 
 
 # Extremes
@@ -475,8 +475,8 @@ def test_an_expert_that_is_never_wrong_beside_one_that_is_far_off(loss):
         else:
             right, wrong = y / (1.0 + 2.0 * loss.l2), np.full(loss.n_outputs, 1000.0)
         hedge.learn(np.stack([right, wrong]), y, loss)
-        assert np.isfinite(hedge.voices).all()
-    assert hedge.voices[0] > 0.9
+        assert np.isfinite(hedge.weights).all()
+    assert hedge.weights[0] > 0.9
 
 
 @pytest.mark.parametrize("loss", [Squared(), Absolute()], ids=ids)
@@ -484,4 +484,4 @@ def test_experts_that_are_all_exactly_right_are_believed_alike(loss):
     hedge = opened(loss)
     for _ in range(5):
         hedge.learn(np.full((4, 1), 2.0), np.array([2.0]), loss)
-    assert_allclose(hedge.voices, 0.25)
+    assert_allclose(hedge.weights, 0.25)

@@ -131,7 +131,7 @@ def compare(loss, gradient, kind, algorithm, *, start=0.0, weight=None, c=0.5, l
     stack = make()
     replay = Replay.exact() if len(stack.refittable) else None
     booster = Booster(loss, descent, stack, base=Constant(start), replay=replay)
-    booster.open(D, loss.n_targets)
+    booster.allocate(D, loss.n_targets)
     for t in range(n):
         walk = booster.walk(X[t : t + 1])[0]
         score = booster.learn(X[t : t + 1], y[t : t + 1], weight[t : t + 1])[0]

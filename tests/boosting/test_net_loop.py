@@ -66,12 +66,14 @@ def all_scores(made, loss_name):
 
 
 @pytest.mark.parametrize("iterate", ["last", "polynomial"])
-@pytest.mark.parametrize("semantics", ["sequential", 16])
+@pytest.mark.parametrize("update_mode", ["sequential", 16])
 @pytest.mark.parametrize("base", [Linear, Constant])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kind", STACKS)
-def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, base, semantics, iterate, plainly):
-    ours, theirs = (booster(kind, LOSSES[loss][0], base=base(), semantics=semantics, iterate=iterate) for _ in range(2))
+def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, base, update_mode, iterate, plainly):
+    ours, theirs = (
+        booster(kind, LOSSES[loss][0], base=base(), update_mode=update_mode, iterate=iterate) for _ in range(2)
+    )
     scores = all_scores(ours, loss)
     assert net_native.suits(ours)
     expected = plainly(lambda: all_scores(theirs, loss))
@@ -85,16 +87,16 @@ def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, bas
 
 
 @pytest.mark.parametrize("readout", ["hedge", "last", "mean"])
-@pytest.mark.parametrize("semantics", ["sequential", 8])
+@pytest.mark.parametrize("update_mode", ["sequential", 8])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-def test_a_hedge_over_all_partial_sums_is_that_of_the_plain_path(loss, semantics, readout, plainly):
+def test_a_hedge_over_all_partial_sums_is_that_of_the_plain_path(loss, update_mode, readout, plainly):
     made = [
-        Committee([booster("two layers", LOSSES[loss][0], semantics=semantics)], readout=readout, steps=range(4))
+        Committee([booster("two layers", LOSSES[loss][0], update_mode=update_mode)], readout=readout, steps=range(4))
         for _ in range(2)
     ]
     scores = all_scores(made[0], loss)
     assert_allclose(scores, plainly(lambda: all_scores(made[1], loss)), rtol=1e-8, atol=1e-9)
-    assert_allclose(made[0].hedge.voices, made[1].hedge.voices, rtol=1e-7, atol=1e-12)
+    assert_allclose(made[0].hedge.weights, made[1].hedge.weights, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", STACKS)
@@ -110,7 +112,7 @@ def test_a_chunk_is_its_rows_one_by_one_to_the_last_bit(kind):
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))], ids=["copy", "pickle"])
 def test_a_copy_made_mid_stream_goes_on_alike(how):
     X, y, weight = stream()
-    made = booster("two layers", Squared(), iterate="polynomial", semantics=8)
+    made = booster("two layers", Squared(), iterate="polynomial", update_mode=8)
     made.learn(X[:150], y[:150], weight[:150])
     twin = how(made)
     assert_array_equal(made.learn(X[150:], y[150:]), twin.learn(X[150:], y[150:]))

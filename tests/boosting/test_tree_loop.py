@@ -15,10 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
 from streamboost.bases import Constant, Linear
-from streamboost.boosting import Booster
-from streamboost.boosting import drift_replacement as succession
+from streamboost.boosting import Booster, drift_replacement
 from streamboost.boosting.committee import Committee
-from streamboost.boosting.hedge import Hedge, stakes
+from streamboost.boosting.hedge import Hedge, expert_losses
 from streamboost.boosting.loops import trees as native
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.kernels import bases as base_kernels
@@ -67,7 +66,7 @@ def rule(loss, descent=DESCENTS["algorithm 1"]):
 # The formulas, each compiled as something Python may call
 
 LOSS_NAMES = ["value", "add_gradient", "to_prediction", "to_score", "set_gradients", "slope", "set_targets"]
-INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["stake", "mix", "learn_hedge"], replay_kernels: ["interval"]}
+INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["expert_loss", "mix", "learn_hedge"], replay_kernels: ["interval"]}
 for_python = compiled_with(base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
 alone = types.SimpleNamespace(
     **{name: for_python(getattr(room, name).py_func) for room, names in INSIDE.items() for name in names}
@@ -116,7 +115,7 @@ def test_losses_gradients_links_and_stakes_are_those_of_the_plain_path(loss, dat
         out = np.arange(1.0, 1.0 + loss.n_outputs)
         alone.add_gradient(kind, option, ridge, score, target, out)
         close(out, np.arange(1.0, 1.0 + loss.n_outputs) + loss.gradient(score, target))
-        close(alone.stake(kind, option, ridge, score, target), stakes(score[None], target, loss)[0])
+        close(alone.expert_loss(kind, option, ridge, score, target), expert_losses(score[None], target, loss)[0])
         alone.to_prediction(kind, score, out)
         close(out, loss.link.predict(score))
         alone.to_score(kind, out)
@@ -181,23 +180,23 @@ def test_targets_whose_sum_overflows_are_finite_all_the_same():
 def test_the_hedge_is_the_plain_one(loss, seed, weights):
     rng = np.random.default_rng(seed)
     plain, compiled = (Hedge([(0, e) for e in range(3)], half_lives=(2.0, 20.0)) for _ in range(2))
-    duel = np.array([0.0, 2.0, 0.0, 0.0, 0.0, 0.0])
-    plain_duel, expected = duel.copy(), np.zeros(4)
+    paired_test = np.array([0.0, 2.0, 0.0, 0.0, 0.0, 0.0])
+    plain_test, expected = paired_test.copy(), np.zeros(4)
     for one in (plain, compiled):
         one.open(loss)
     for w in weights:
         said = rng.normal(size=(3, loss.n_outputs))
         y = targets_for(loss, rng.normal(size=1))[0]
         out, room = np.empty(loss.n_outputs), np.empty(loss.n_outputs)
-        alone.mix(rule(loss)[0], compiled.voices, said, out, room)
+        alone.mix(rule(loss)[0], compiled.weights, said, out, room)
         close(out, plain.mix(said, loss))
-        alone.learn_hedge(rule(loss), said, y, w, compiled.arrays, duel)
-        old, _, new = plain.learn(said, y, loss, w, plain_duel)
+        alone.learn_hedge(rule(loss), said, y, w, compiled.arrays, paired_test)
+        old, _, new = plain.learn(said, y, loss, w, plain_test)
         expected += [1.0, w * (old - new), (w * (old - new)) ** 2, w * old]
-    for name in ("seen", "losses", "trust", "voices"):
+    for name in ("seen", "losses", "posterior", "weights"):
         close(getattr(compiled, name), getattr(plain, name))
-    close(duel, plain_duel)
-    close(duel[2:], expected)
+    close(paired_test, plain_test)
+    close(paired_test[2:], expected)
 
 
 @given(fill=st.integers(1, 500), room=st.integers(1, 500), every=st.integers(1, 300), soonest=st.integers(1, 40))
@@ -319,7 +318,7 @@ def assert_same_run(make, rows, chunk=100):
 
 
 def took_the_compiled_loop(model):
-    return getattr(model, "_arena", None) is not None
+    return getattr(model, "_buffers", None) is not None
 
 
 @pytest.mark.parametrize("descent", DESCENTS)
@@ -392,7 +391,7 @@ def test_categories_run_alike_on_both_paths():
 
     def make():
         made = committee(Squared())
-        made.open(3, 1)
+        made.allocate(3, 1)
         made.set_categorical([1], 10)
         return made
 
@@ -406,7 +405,7 @@ def test_categories_run_alike_on_both_paths():
         lambda: booster(Squared(), GradientDescent("theory")),
         lambda: booster(Squared(), ResidualProjection(0.5, Ball(3.0))),
         lambda: booster(Squared(), iterate="average", snapshots=2),
-        lambda: booster(Squared(), semantics="minibatch"),
+        lambda: booster(Squared(), update_mode="minibatch"),
         lambda: Booster(Squared(), stack=TreeStack(2, max_depth=2), replay=Replay(None, refit_every=20)),
         lambda: Booster(Squared(), stack=TreeStack(2, max_depth=2), replay=Replay(64, targets="recorded")),
         lambda: Booster(Squared(), stack=TreeStack(2, max_depth=2), replay=Replay(64, learners="all")),
@@ -432,7 +431,7 @@ def hasty():
     """Duels within a few hundred rows."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"WAIT": 64, "HEAD_START": 32, "PROOF_ROWS": 64, "PATIENCE": 128, "SIGMAS": 1.0}.items():
-            patch.setattr(succession, name, value)
+            patch.setattr(drift_replacement, name, value)
         yield
 
 
@@ -512,7 +511,7 @@ def test_refits_at_the_same_time_give_the_same():
     assert same_state(together, alone)
 
 
-# The arena
+# The buffers
 
 MODELS = {
     "booster": lambda: booster(Softmax(n_classes=3)),
@@ -551,7 +550,7 @@ def test_a_copy_made_mid_stream_goes_on_as_the_original(kind, how, at, tmp_path)
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_growing_mid_stream_is_the_same_for_a_model_that_was_copied_before_each_step(kind):
-    """Whatever replaces arrays lays the arena out anew: the run is that of a twin whose arena is always new."""
+    """Whatever replaces arrays lays the buffers out anew: the run is that of a twin whose buffers is always new."""
     model, renewed = MODELS[kind](), MODELS[kind]()
     steps = [
         lambda one: one.grow(2),
@@ -617,7 +616,7 @@ def test_a_path_may_be_left_and_taken_again():
     for k, rows in enumerate(np.array_split(np.arange(300), 6)):
         with plain_path() if k % 2 else contextlib.nullcontext():
             if k % 2:
-                theirs = pickle.loads(pickle.dumps(theirs))  # which forgets the arena
+                theirs = pickle.loads(pickle.dumps(theirs))  # which forgets the buffers
             scores.append(theirs.learn(X[rows], y[rows], weight[rows]))
     assert_allclose(np.concatenate(scores), expected, rtol=1e-7, atol=1e-8)
     same_but_for_rounding(theirs, ours)
@@ -643,7 +642,7 @@ def test_a_booster_may_be_in_two_committees_that_take_turns():
     X, y, weight = stream(Squared(), 120)
     shared, alone = booster(Squared()), booster(Squared())
     one, other = Committee([shared], readout="last"), Committee([shared], readout="mean")
-    one.open(3, 1)
+    one.allocate(3, 1)
     other.is_open = True
     for t in range(0, 120, 10):
         (one if t % 20 else other).learn(X[t : t + 10], y[t : t + 10], weight[t : t + 10])
@@ -670,7 +669,7 @@ def test_nothing_that_goes_in_or_comes_out_is_shared(kind):
 def test_predicting_right_after_opening_changes_nothing():
     model, twin = booster(Squared()), booster(Squared())
     for one in (model, twin):
-        one.open(3, 1)
+        one.allocate(3, 1)
     assert_array_equal(model.score(np.ones((2, 3))), 0.0)
     assert same_state(model, twin)
 
@@ -751,11 +750,11 @@ def test_boosters_in_another_order_or_without_one_are_laid_out_anew():
     first, second, third = model.boosters
     shared = first.replay._X.base
     assert second.replay._X.base is shared
-    native.Arena([second, first, third])
+    native.SharedBuffers([second, first, third])
     assert first.replay._X.base is not shared
     assert first.replay._X.base is second.replay._X.base
     both = first.replay._X.base
-    native.Arena([second, first])
+    native.SharedBuffers([second, first])
     assert first.replay._X.base is not both
     assert_array_equal(first.replay._X, both[64 : 64 + 128])  # behind the 64 rows of the second
 

@@ -189,20 +189,20 @@ def test_modules_see_rows_standardised_by_the_rows_before_and_zero_for_what_is_m
         assert np.allclose(Witness.seen[t][0], np.nan_to_num(np.clip(expected, -5, 5)), atol=1e-4)
 
 
-@pytest.mark.parametrize("bend", [0.0, 8.0])
+@pytest.mark.parametrize("averaging_power", [0.0, 8.0])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_average_is_that_of_the_parameters_after_every_step(mode, bend):
+def test_the_average_is_that_of_the_parameters_after_every_step(mode, averaging_power):
     stack = opened(mode=mode, standardize=False)
     X, targets, weight = rows(40)
     stack.learn(X[:10], targets[:10], weight[:10])
-    stack.keep_average(bend)
+    stack.keep_average(averaging_power)
     before = stack.averaged().predict(X)
     assert np.array_equal(before, stack.predict(X))
     mean = None
     for t in range(10, 40):
         stack.learn(X[t : t + 1], targets[t : t + 1], weight[t : t + 1])
         now = [p.detach().double() for m in modules_of(stack) for p in m.parameters()]
-        share = (bend + 1) / (t - 9 + bend)
+        share = (averaging_power + 1) / (t - 9 + averaging_power)
         mean = now if mean is None else [a + (p - a) * share for a, p in zip(mean, now, strict=True)]
     modules = modules_of(stack)
     with torch.no_grad():

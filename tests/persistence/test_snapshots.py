@@ -342,7 +342,7 @@ class Homemade(Squared):
 
 def frozen(model):
     booster = Booster(Squared(), stack=LinearStack(2), base=Frozen(model))
-    booster.open(2, 1)
+    booster.allocate(2, 1)
     return booster
 
 

@@ -431,22 +431,22 @@ def test_years_are_learned_at_the_default_rate():
 # Averages.
 
 
-@pytest.mark.parametrize("bend", [0.0, 3.0])
+@pytest.mark.parametrize("averaging_power", [0.0, 3.0])
 @pytest.mark.parametrize("kind", ["dense", "conv"])
-def test_the_average_is_the_formula(kind, bend):
+def test_the_average_is_the_formula(kind, averaging_power):
     stack = plain(kind)
     X, targets, weight = stream(stack, 30)
     stack.learn(X[:10], targets[:10], weight[:10])
-    stack.keep_average(bend)
+    stack.keep_average(averaging_power)
     np.testing.assert_array_equal(stack.averaged().predict(X), stack.predict(X))
     mean, seen = np.full_like(stack.parameters, 7.0), []
     for t in range(1, 21):
         s = slice(9 + t, 10 + t)
         stack.learn(X[s], targets[s], weight[s])
         seen.append(stack.parameters.copy())
-        mean += (stack.parameters - mean) * (bend + 1) / (t + bend)
+        mean += (stack.parameters - mean) * (averaging_power + 1) / (t + averaging_power)
     np.testing.assert_allclose(stack.averaged().parameters, mean, rtol=1e-9, atol=1e-12)
-    if bend == 0:
+    if averaging_power == 0:
         np.testing.assert_allclose(mean, np.mean(seen, axis=0), rtol=1e-9, atol=1e-12)
 
 
@@ -639,7 +639,7 @@ def test_targets_that_are_no_numbers_are_refused(make, wild):
         (lambda: ConvStack((8, 8), stride=0), "stride is 0"),
         (lambda: ConvStack((8, 8), padding=-1), "padding is -1"),
         (lambda: ConvStack((8, 8)).open(63, 1), "n_features is 63, expected 64"),
-        (lambda: TwoLayerStack().keep_average(-1), "bend is -1"),
+        (lambda: TwoLayerStack().keep_average(-1), "averaging_power is -1"),
         (lambda: TwoLayerStack().averaged(), "keep_average"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_refitted_tree_is_the_naive_tree(problem):
     between = np.array([-3.0, -0.6, 0.2, 0.7, 1.4, 9.0, np.nan])[np.arange(14)[:, None] // [1, 2, 3] % 7]
     probes = np.concatenate([X, between[:, : X.shape[1]]])
     np.testing.assert_allclose(stack.predict(probes)[:, 0], say(probes), rtol=1e-9, atol=1e-12)
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -192,7 +192,7 @@ def test_rows_of_weight_zero_change_nothing_and_still_get_their_leaf():
     assert np.array_equal(with_them.feature, without.feature)
     assert np.array_equal(with_them.threshold, without.threshold)
     np.testing.assert_allclose(with_them.stats, without.stats, rtol=1e-12)
-    assert np.array_equal(leaf, with_them.marks(X)[:, 0])
+    assert np.array_equal(leaf, with_them.leaf_ids(X)[:, 0])
 
 
 def test_missing_values_are_told_apart_even_in_a_column_that_is_otherwise_constant():
@@ -232,7 +232,7 @@ def test_the_deepest_tree_reaches_its_last_leaf():
     stack, leaf = refitted(X, np.arange(20.0)[:, None], max_depth=15, min_samples_leaf=1, l2=0)
     assert leaf.max() == 2**15 - 1
     assert len(set(leaf)) == 16
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 def test_a_slice_of_a_window_will_do():
@@ -263,7 +263,7 @@ def test_the_leaves_keep_the_sums_of_what_they_were_told():
     X, _ = some_rows(80, 3, missing=0.1, seed=4)
     rng = np.random.default_rng(0)
     targets, weight = rng.normal(size=(80, 3, 2)), rng.integers(0, 3, size=80) / 2
-    expected, leaf = stack.stats.copy(), stack.marks(X)
+    expected, leaf = stack.stats.copy(), stack.leaf_ids(X)
     for i in range(3):
         np.add.at(expected[i], leaf[:, i], np.c_[weight[:, None] * targets[:, i], weight])
     stack.learn(X, targets, weight)
@@ -367,7 +367,7 @@ def test_a_tree_of_levels_and_numbers_is_the_naive_tree(problem, cat_l2, data):
     more = data.draw(arrays(float, (8, X.shape[1]), elements=st.sampled_from([0.0, 1.0, 2.0, 4.0, 5.0, np.nan])))
     probes = np.concatenate([X, more])
     np.testing.assert_allclose(stack.predict(probes)[:, 0], say(probes), rtol=1e-9, atol=1e-12)
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 def rows_of_levels(n, d=4, m=1, *, n_levels=12, missing=0.0, seed=0):
@@ -421,7 +421,7 @@ def test_rows_take_the_same_way_by_their_codes_and_by_their_values(n_bins, m):
     weight[::7] = 0
     stack, leaf = refitted(X, target, weight, levels=[1, 3], n_levels=160, n_bins=n_bins, cat_l2=0, max_depth=5)
     assert np.isnan(stack.threshold).sum() > 2
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 def test_levels_go_where_their_means_send_them_whatever_their_numbers():
@@ -577,7 +577,7 @@ def test_a_tree_of_drawn_columns_is_the_tree_of_these_columns_alone():
     alone, expected = refitted(X[:, used], target, levels=levels, n_levels=12, cat_l2=0)
     assert np.array_equal(leaf, expected)
     assert np.array_equal(stack.gain, alone.gain)
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 def test_the_same_seed_draws_the_same_columns_and_another_others():
@@ -640,7 +640,7 @@ def test_a_tree_with_signs_is_the_naive_tree(problem):
     stack, leaf = refitted(X, target, weight, monotonic_cst=signs, n_bins=60, **options)
     say = naive_tree.fit(X, target, weight, signs=signs, **options)
     np.testing.assert_allclose(stack.predict(X)[:, 0], say(X), rtol=1e-9, atol=1e-12)
-    assert np.array_equal(leaf, stack.marks(X)[:, 0])
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
 def assert_keeps_to(signs, stack, X):

@@ -195,7 +195,7 @@ def eight_values(loss, n=700):
 def projecting_booster(loss, depth, N=40):
     stack = TreeStack(N, max_depth=depth, l2=0.0, min_samples_leaf=1)
     descent = ResidualProjection(domain=Ball(2.0))
-    return booster(loss, descent, stack, replay=leader(100, "fresh"), semantics="minibatch")
+    return booster(loss, descent, stack, replay=leader(100, "fresh"), update_mode="minibatch")
 
 
 @pytest.mark.parametrize(("loss", "depth"), nonsmooth_cases)
@@ -331,7 +331,7 @@ def test_one_tree_with_step_1_is_the_bare_tree():
     for t in range(80):
         row, target = X[t : t + 1], (0 - y[t]).reshape(1, 1, 1)
         assert scores[t] == -bare.predict(row)[0, 0]
-        memory.append(row, y[t : t + 1, None], np.ones(1), bare.marks(row), target)
+        memory.append(row, y[t : t + 1, None], np.ones(1), bare.leaf_ids(row), target)
         for i in memory.turns(bare):
             bare.refit(i, memory, memory.recorded[:, i], memory.weight)
 
@@ -377,7 +377,7 @@ def test_answers_point_along_their_targets_as_far_as_the_edge_says(loss, descent
     X = uniform(300)
     y = steps(X)
     model = booster(loss, descent, TreeStack(5, max_depth=2), replay=leader())
-    model.open(3, 1)
+    model.allocate(3, 1)
     along, size, answer = np.zeros(5), np.zeros(5), np.zeros(5)
     for t in range(300):
         h, walk = model.stack.predict(X[t : t + 1]), model.walk(X[t : t + 1])
@@ -403,7 +403,7 @@ def test_every_descent_gains_from_more_learners(descent):
     X = uniform(800)
     y = X[:, 0] + np.abs(X[:, 1]) - 0.5
     stack = TreeStack(64, max_depth=2)
-    model = booster(Squared(), descent, stack, replay=leader(100, "fresh"), semantics="minibatch")
+    model = booster(Squared(), descent, stack, replay=leader(100, "fresh"), update_mode="minibatch")
     for start in range(0, 400, 100):
         model.learn(X[start : start + 100], y[start : start + 100])
     regret = measure_regret(model, X[400:], y[400:], y[400:], chunk=100).by_learners

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.boosting.hedge import NO_DUEL, Hedge
+from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
 from streamboost.boosting.loops import trees as native
 from streamboost.features.binning import cat_positions
 from streamboost.features.chunk import Chunk
@@ -34,7 +34,7 @@ def suits(booster: Booster) -> bool:
         and booster.replay is None
         and booster.iterate != "average"
         and booster.is_open
-        and booster.is_settled
+        and booster.is_scale_known
     )
 
 
@@ -46,11 +46,11 @@ def learn(booster: Booster, hedge: Hedge | None, readout: str, chunk: Chunk, sco
     slopes = base.slopes if isinstance(base, Linear) else (nothing, nothing, np.zeros((0, 0, 1)))
     trouble = np.zeros(2, np.int64)
     learned = kernels.learn_nets(
-        X, y, weight, booster.step_rows(len(X)), booster.semantics != "sequential", scores,
+        X, y, weight, booster.step_rows(len(X)), booster.update_mode != "sequential", scores,
         native.rule(booster), native.readout_number(booster, readout), native.base_rule(booster),
         native.rates(booster), cat_positions(stack.categorical, stack.n_features), booster.eta,
-        native.NO_HEDGE if hedge is None else hedge.arrays, NO_DUEL, booster.edges.arrays, native.line(base, stack),
-        slopes, _inputs(stack), stack.arrays, trouble,
+        native.NO_HEDGE if hedge is None else hedge.arrays, NO_PAIRED_TEST, booster.edges.arrays,
+        native.line(base, stack), slopes, _inputs(stack), stack.arrays, trouble,
     )  # fmt: skip
     booster.count(learned)
     if learned < len(X):

@@ -1,8 +1,8 @@
 """The native path beside the plain one: boosters of trees under built-in losses, learned in one compiled loop.
 
-A booster keeps its own arrays, under its own names; :class:`Arena` lays those of several boosters end to end and leaves
-each with views of its part, so that the loop of :mod:`streamboost.kernels.tree_loop` takes a few dozen arrays however
-many boosters there are. Whenever a booster has replaced an array (it grew, it was loaded), the arena is laid out anew.
+A booster keeps its own arrays, under its own names; :class:`SharedBuffers` lays those of several boosters end to
+end and leaves each with views of its part, so that the loop of :mod:`streamboost.kernels.tree_loop` takes a few dozen
+arrays however many boosters there are. Once a booster has replaced an array (it grew), they are laid out anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streamboost import losses
 from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
-from streamboost.boosting.hedge import NO_DUEL, Hedge
+from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.features.chunk import Chunk
 from streamboost.kernels import bases as base_kernels
@@ -65,7 +65,7 @@ def suits(booster: Booster) -> bool:
         and replay.window is not None
         and (replay.targets, replay.learners) == ("fresh", "next")
         and booster.iterate == "last"
-        and booster.semantics == "sequential"
+        and booster.update_mode == "sequential"
     )
 
 
@@ -101,7 +101,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
     """What learner i should say of the remembered rows, (n, m): ``Booster._fresh_target`` in one loop."""
     replay, base, stack = booster.replay, booster.base, booster.stack
     assert replay is not None
-    assert replay.marks is not None
+    assert replay.leaf_ids is not None
     assert isinstance(stack, TreeStack)
     target = np.empty((replay.fill, stack.n_outputs))
     replay_kernels.fresh_target(
@@ -114,7 +114,7 @@ def fresh_target(booster: Booster, i: int) -> FloatArray:
         stack.stats,
         stack.bounds,
         stack.l2,
-        replay.marks,
+        replay.leaf_ids,
         i,
         target,
     )
@@ -131,23 +131,23 @@ def line(base: Any, stack: Stack) -> base_kernels.Line:
     return nothing, nothing, nothing, np.zeros(0, np.int8), weights, np.zeros((0, 0, stack.n_outputs))
 
 
-class Arena:
+class SharedBuffers:
     """The arrays of several boosters, end to end.
 
     Parameters
     ----------
     boosters : sequence of Booster
-        Open, over the same columns, under the same loss. Each notes the arena it has moved into, and moves out
-        (:meth:`Booster.move_out`) before it replaces an array.
+        Open, over the same columns, under the same loss. Each notes the buffers it is attached to, and
+        detaches itself (:meth:`Booster.detach`) before it replaces an array.
     n_jobs : int, optional
         How many of them may be refitted at the same time.
     """
 
     def __init__(self, boosters: Sequence[Booster], n_jobs: int | None = None) -> None:
         self.boosters = tuple(boosters)
-        self.tenants = list(boosters)  # those that have not moved out
+        self.members = list(boosters)  # those still attached
         self.n_jobs = n_jobs
-        self.is_settled = False
+        self.is_scale_known = False
         first = self.boosters[0]
         self.rule = rule(first)
         d, m = first.stack.n_features, first.stack.n_outputs
@@ -173,9 +173,9 @@ class Arena:
             stacks[0].cat_at,
         )
         self.meters: edge_kernels.Meters = (
-            first.edges.recall,
-            _join(meters, "missed", (-1,)),
-            _join(meters, "size", (-1,)),
+            first.edges.decay,
+            _join(meters, "residual_ss", (-1,)),
+            _join(meters, "target_ss", (-1,)),
             _join(meters, "recent_sums", (-1, 2)),
         )
         levels = (*stacks[0].level_bins.shape[1:], m)
@@ -199,15 +199,15 @@ class Arena:
             _join(replays, "_X", (-1, d)),
             _join(replays, "_y", None),
             _join(replays, "_weight", (-1,)),
-            _join(replays, "_marks", (-1,)),
+            _join(replays, "_leaf_ids", (-1,)),
             _join(replays, "_codes", (-1,)),
         )
         for booster in boosters:
-            booster.move_in(self)
+            booster.attach(self)
 
-    def is_home_of(self, boosters: Sequence[Booster]) -> bool:
-        """Whether these boosters, and no others, are laid out here, and none has moved out."""
-        return self.tenants == list(boosters) == list(self.boosters)
+    def owns(self, boosters: Sequence[Booster]) -> bool:
+        """Whether these boosters, and no others, are laid out here, and none has detached itself."""
+        return self.members == list(boosters) == list(self.boosters)
 
     def _stack_base(self, name: str, shape: tuple[int, ...]) -> FloatArray:
         """The bases' arrays; those of a constant, and those a rule does without, stay unused zeros."""
@@ -293,7 +293,7 @@ def _stack(owners: Sequence[Any], name: str) -> NDArray[Any]:
 
 
 def _whole(parts: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """The array of this shape that lies in these parts, end to end already, as an arena before left it; else None.
+    """The parent array if these views already tile it contiguously, else None.
 
     What a new column leaves as it is need not be moved: windows of many rows are most of a model.
     """
@@ -331,33 +331,37 @@ def base_rule(booster: Booster) -> int:
 
 
 def learn(
-    arena: Arena,
+    buffers: SharedBuffers,
     hedge: Hedge | None,
     readout: str,
     chunk: Chunk,
     scores: FloatArray,
     row: int,
     end: int,
-    duel: FloatArray = NO_DUEL,
+    paired_test: FloatArray = NO_PAIRED_TEST,
 ) -> None:
     """Predict and learn the rows from ``row`` to ``end`` of a chunk in order; write the scores made before, (n, m)."""
-    boosters, (X, y, weight) = arena.boosters, chunk
+    boosters, (X, y, weight) = buffers.boosters, chunk
     while row < end:
-        if not arena.is_settled:
-            arena.is_settled = all(booster.is_settled for booster in boosters)
-            arena.load()
+        if not buffers.is_scale_known:
+            buffers.is_scale_known = all(booster.is_scale_known for booster in boosters)
+            buffers.load()
         # while the first rows tell the scale, every one of them may change the steps
-        stop = end if arena.is_settled else row + 1
-        looks = [] if arena.is_settled else [booster.look(y[row:stop], weight[row:stop]) for booster in boosters]
+        stop = end if buffers.is_scale_known else row + 1
+        looks = (
+            []
+            if buffers.is_scale_known
+            else [booster.estimate_scale(y[row:stop], weight[row:stop]) for booster in boosters]
+        )
         if looks:
-            arena.load([look.scale for look in looks])
+            buffers.load([look.scale for look in looks])
         reached: int = row_kernels.learn_rows(
-            X, y, weight, row, stop, scores, arena.rule, readout_number(arena.boosters[0], readout),
-            arena.plan, arena.counts, arena.rates, NO_HEDGE if hedge is None else hedge.arrays, duel,
-            arena.trees, arena.meters, arena.lines, arena.slopes, arena.windows,
+            X, y, weight, row, stop, scores, buffers.rule, readout_number(buffers.boosters[0], readout),
+            buffers.plan, buffers.counts, buffers.rates, NO_HEDGE if hedge is None else hedge.arrays, paired_test,
+            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
-        for booster, cost, n_learners in arena.books:  # what Booster.count does, without a call for each
+        for booster, cost, n_learners in buffers.books:  # what Booster.count does, without a call for each
             units = (stop - row) * n_learners
             booster.n_rows += stop - row
             cost.predictions += units
@@ -365,12 +369,12 @@ def learn(
         if reached < 0:
             raise boosters[0].not_finite()
         for booster, look in zip(boosters, looks, strict=False):
-            booster.settle(look)
+            booster.apply_scale(look)
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[row:stop], y[row:stop], weight[row:stop], booster.loss, booster.scale)
-        for counts in arena.each_counts:
+        for counts in buffers.each_counts:
             if counts[row_plan.DUE]:
-                refit(arena)
+                refit(buffers)
                 break
         row = stop
 
@@ -382,12 +386,12 @@ def readout_number(booster: Booster, readout: str) -> int:
     return READOUTS[readout]
 
 
-def refit(arena: Arena) -> None:
+def refit(buffers: SharedBuffers) -> None:
     """Refit the learners whose turn it is: those of several boosters at the same time, if so asked."""
-    due = [booster for booster, counts in zip(arena.boosters, arena.counts, strict=True) if counts[row_plan.DUE]]
-    arena.counts[:, row_plan.DUE] = 0
-    if len(due) > 1 and arena.n_jobs not in (None, 1):
-        list(_threads(arena.n_jobs).map(lambda booster: booster.refit_due(), due))
+    due = [booster for booster, counts in zip(buffers.boosters, buffers.counts, strict=True) if counts[row_plan.DUE]]
+    buffers.counts[:, row_plan.DUE] = 0
+    if len(due) > 1 and buffers.n_jobs not in (None, 1):
+        list(_threads(buffers.n_jobs).map(lambda booster: booster.refit_due(), due))
     else:
         for booster in due:
             booster.refit_due()
@@ -399,22 +403,22 @@ def _threads(n_jobs: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_jobs if n_jobs > 0 else os.cpu_count(), thread_name_prefix="streamboost-refit")
 
 
-def score(arena: Arena, hedge: Hedge | None, readout: str, X: FloatArray) -> FloatArray:
+def score(buffers: SharedBuffers, hedge: Hedge | None, readout: str, X: FloatArray) -> FloatArray:
     """The score of checked rows, (n, m)."""
-    scores = np.empty((len(X), arena.boosters[0].loss.n_outputs))
+    scores = np.empty((len(X), buffers.boosters[0].loss.n_outputs))
     hedged = NO_HEDGE if hedge is None else hedge.arrays
-    if not arena.is_settled:
-        arena.load()
+    if not buffers.is_scale_known:
+        buffers.load()
     row_kernels.score_rows(
         X,
         scores,
-        arena.rule,
-        readout_number(arena.boosters[0], readout),
-        arena.plan,
-        arena.rates,
+        buffers.rule,
+        readout_number(buffers.boosters[0], readout),
+        buffers.plan,
+        buffers.rates,
         hedged[0],
         hedged[-1],
-        arena.trees,
-        arena.lines,
+        buffers.trees,
+        buffers.lines,
     )
     return scores
