@@ -17,8 +17,8 @@ from streamboost.cli.usage_errors import Refused, asked, check_column
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
 from streamboost.estimators.describe import describe, plain, plain_metrics
-from streamboost.evaluation import predictions as answers
 from streamboost.evaluation.adapters import task_of
+from streamboost.evaluation.predictions import predict
 from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
@@ -150,7 +150,7 @@ def compare(
         sifted = Guard().sift(batch.table, target, task)
         n_rows += len(sifted.y)
         for name, model in models.items():
-            list(books[name].take_in(Scored(sifted.y, answers.predict(model, sifted.X), 0.0), None))
+            list(books[name].add(Scored(sifted.y, predict(model, sifted.X), 0.0)))
     reports = {name: book.report().running for name, book in books.items()}
     metrics = {name: {who: plain(found[name]) for who, found in reports.items()} for name in reports["A"]}
     if as_json:

@@ -30,7 +30,7 @@ from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.reports import Report
-from streamboost.evaluation.scorebook import choose_metrics, metric_kind
+from streamboost.evaluation.scorebook import choose_metrics
 from streamboost.runs.guard import Guard, label_kind
 from streamboost.runs.run import Interrupted, Options, Run
 from streamboost.sources import open_source
@@ -140,7 +140,7 @@ def run(
         else:
             if metric is not None:  # refuse those that are unknown, or not for this task and model
                 like = start or ESTIMATORS[chosen](**parameters)
-                choose_metrics(like, chosen, [metric_kind(name) for name in metric], hasattr(like, "predict_proba"))
+                choose_metrics(like, chosen, metric, hasattr(like, "predict_proba"))
             check_parameters(chosen, parameters, first, target, [*ignored, key])
         if key is not None:
             learner = make_keyed(key, chosen, start, parameters, seed or 0, workers=workers, ray=ray, directory=model)

@@ -1,7 +1,7 @@
-"""Anyone's model as the prequential loop sees it: predict rows, learn rows, or both at once.
+"""Models of three libraries behind one interface: predict rows, learn rows, or both at once.
 
-Three dialects are spoken: ``learn(X, y)``, which returns what was predicted before learning (streamboost's own);
-``partial_fit`` and ``predict`` (scikit-learn's); ``learn_one`` and ``predict_one`` (River's).
+streamboost's ``learn(X, y)`` returns what was predicted before learning; scikit-learn's models have ``partial_fit`` and
+``predict``; River's ``learn_one`` and ``predict_one``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sklearn.exceptions import NotFittedError
 
 from streamboost._types import Task
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.evaluation.predictions import Answers, no_answers, of_probabilities, of_values
+from streamboost.evaluation.predictions import Predictions, from_probabilities, from_values, no_predictions
 
 
-class Contender:
+class ModelAdapter:
     """A model with ``learn(X, y)`` that returns what it predicted before, as streamboost's have it.
 
     Parameters
@@ -32,56 +32,56 @@ class Contender:
         Whether the probabilities of classes are asked for; the label is then the likeliest class, so that every row
         is predicted once.
     classes : sequence, optional
-        All classes, for a model that must be told before the first row.
+        All classes, for a model that must be told before the first row; None by default.
     """
 
-    verbs: ClassVar[tuple[str, str]] = ("learn", "predict")
-    at_once = False  # whether a chunk is predicted as a whole before any of it is learned
+    methods: ClassVar[tuple[str, str]] = ("learn", "predict")
+    predicts_whole_chunks = False  # before any of it is learned
 
     def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
         self.model = model
         self.task = task
         self.wants_probabilities = wants_probabilities
 
-    def rows(self, X: Any) -> Any:
-        """Rows as the model takes them."""
+    def convert(self, X: Any) -> Any:
+        """Return rows as the model takes them."""
         return X
 
-    def step(self, X: Any, y: NDArray[Any]) -> Answers:
-        """Predict the rows, then learn them; return what the model said."""
+    def predict_then_learn(self, X: Any, y: NDArray[Any]) -> Predictions:
+        """Learn rows; return what the model predicted before."""
         if self.wants_probabilities:
-            return of_probabilities(self.model.learn(X, y, method="predict_proba"), self.model.classes_.tolist())
+            return from_probabilities(self.model.learn(X, y, method="predict_proba"), self.model.classes_.tolist())
         return self._read(self.model.learn(X, y), len(y))
 
-    def predict(self, X: Any) -> Answers:
-        """What the model says."""
+    def predict(self, X: Any) -> Predictions:
+        """Predict rows."""
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         try:
             if self.wants_probabilities:
-                return of_probabilities(np.asarray(self.model.predict_proba(X), float), self.model.classes_.tolist())
+                return from_probabilities(np.asarray(self.model.predict_proba(X), float), self.model.classes_.tolist())
             return self._read(self.model.predict(X), n)
         except NotFittedError:
-            return no_answers(n)
+            return no_predictions(n)
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
-        """Learn the rows."""
+        """Learn rows."""
         self.model.learn(X, y)
 
-    def _read(self, said: Any, n: int) -> Answers:
-        values = np.asarray(said)
+    def _read(self, found: Any, n: int) -> Predictions:
+        values = np.asarray(found)
         if values.shape[:1] != (n,):
             raise ValueError(
                 f"{type(self.model).__name__} returned predictions of shape {values.shape} for {n} rows, expected one "
                 "a row."
             )
-        return of_values(values.astype(float) if self.task == "regression" else values)
+        return from_values(values.astype(float) if self.task == "regression" else values)
 
 
-class _PartialFit(Contender):
-    """A model with ``partial_fit`` and ``predict``, as scikit-learn's have it."""
+class _SklearnAdapter(ModelAdapter):
+    """A model with ``partial_fit`` and ``predict``."""
 
-    verbs = ("partial_fit", "predict")
-    at_once = True
+    methods = ("partial_fit", "predict")
+    predicts_whole_chunks = True
 
     def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
         super().__init__(model, task, wants_probabilities)
@@ -94,7 +94,7 @@ class _PartialFit(Contender):
                 "not tell them. Pass classes=[...]."
             )
 
-    def rows(self, X: Any) -> Any:
+    def convert(self, X: Any) -> Any:
         if isinstance(X, pa.Table):
             return np.column_stack([column.to_numpy() for column in X.columns])
         if isinstance(X, list):  # of dicts
@@ -102,22 +102,22 @@ class _PartialFit(Contender):
             return np.array([[row.get(name, np.nan) for name in self.names] for row in X])
         return X
 
-    def step(self, X: Any, y: NDArray[Any]) -> Answers:
-        said = self.predict(X)
+    def predict_then_learn(self, X: Any, y: NDArray[Any]) -> Predictions:
+        predicted = self.predict(X)
         self.learn(X, y)
-        return said
+        return predicted
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
         self.model.partial_fit(X, y, **self.first)
         self.first = {}
 
 
-class _OneByOne(Contender):
-    """A model with ``learn_one`` and ``predict_one``, as River's have it."""
+class _RiverAdapter(ModelAdapter):
+    """A model with ``learn_one`` and ``predict_one``."""
 
-    verbs = ("learn_one", "predict_one")
+    methods = ("learn_one", "predict_one")
 
-    def rows(self, X: Any) -> Any:
+    def convert(self, X: Any) -> Any:
         if isinstance(X, list):
             return X
         if hasattr(X, "iloc"):
@@ -126,14 +126,14 @@ class _OneByOne(Contender):
             return X.to_pylist()
         return [dict(enumerate(row)) for row in np.asarray(X).tolist()]  # columns without a name are 0, 1, 2, ...
 
-    def step(self, X: Any, y: NDArray[Any]) -> Answers:
-        said = []
+    def predict_then_learn(self, X: Any, y: NDArray[Any]) -> Predictions:
+        found = []
         for x, target in zip(X, y.tolist(), strict=True):
-            said.append(self._predict_one(x))
+            found.append(self._predict_one(x))
             self.model.learn_one(x, target)
-        return self._read(said, len(y))
+        return self._read(found, len(y))
 
-    def predict(self, X: Any) -> Answers:
+    def predict(self, X: Any) -> Predictions:
         return self._read([self._predict_one(x) for x in X], len(X))
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
@@ -143,28 +143,25 @@ class _OneByOne(Contender):
     def _predict_one(self, x: dict[Any, Any]) -> Any:
         return self.model.predict_proba_one(x) if self.wants_probabilities else self.model.predict_one(x)
 
-    def _read(self, said: Any, n: int) -> Answers:
+    def _read(self, found: Any, n: int) -> Predictions:
         if self.task == "regression":
-            known = np.array([value is not None for value in said], dtype=bool)
-            return Answers(known, np.array([0.0 if value is None else value for value in said], dtype=float))
+            known = np.array([value is not None for value in found], dtype=bool)
+            return Predictions(known, np.array([0.0 if value is None else value for value in found], dtype=float))
         labels = np.empty(n, dtype=object)
         if not self.wants_probabilities:
-            labels[:] = said
-            return of_values(labels)
-        classes = list(dict.fromkeys(label for row in said for label in row))
-        table = np.array([[row.get(label, 0.0) for label in classes] for row in said]).reshape(n, len(classes))
-        labels[:] = [max(row, key=row.get) if row else None for row in said]  # as River's predict_one
-        return Answers(np.array([bool(row) for row in said], dtype=bool), labels, Probabilities(classes, table))
+            labels[:] = found
+            return from_values(labels)
+        classes = list(dict.fromkeys(label for row in found for label in row))
+        table = np.array([[row.get(label, 0.0) for label in classes] for row in found]).reshape(n, len(classes))
+        labels[:] = [max(row, key=row.get) if row else None for row in found]  # as River's predict_one
+        return Predictions(np.array([bool(row) for row in found], dtype=bool), labels, Probabilities(classes, table))
 
 
-# Which dialect, which task.
-
-
-def dialect_of(model: Any) -> type[Contender]:
-    """How to speak to a model, or a ``TypeError`` that says what it lacks."""
-    for dialect in (Contender, _PartialFit, _OneByOne):
-        if all(callable(getattr(model, verb, None)) for verb in dialect.verbs):
-            return dialect
+def adapter_for(model: Any) -> type[ModelAdapter]:
+    """Return the adapter a model needs; a ``TypeError`` says which methods it lacks."""
+    for adapter in (ModelAdapter, _SklearnAdapter, _RiverAdapter):
+        if all(callable(getattr(model, method, None)) for method in adapter.methods):
+            return adapter
     raise TypeError(
         f"model is a {type(model).__name__}, expected learn and predict (streamboost), partial_fit and predict "
         "(scikit-learn), or learn_one and predict_one (River). Wrap it in a class that has one of these pairs."
@@ -172,11 +169,11 @@ def dialect_of(model: Any) -> type[Contender]:
 
 
 def gives_probabilities(model: Any) -> bool:
-    """Whether a classifier can be asked for probabilities."""
-    dialect = dialect_of(model)
-    if dialect is Contender and "method" not in inspect.signature(model.learn).parameters:
+    """Return True if a classifier can be asked for probabilities."""
+    adapter = adapter_for(model)
+    if adapter is ModelAdapter and "method" not in inspect.signature(model.learn).parameters:
         return False
-    if dialect is not _OneByOne:
+    if adapter is not _RiverAdapter:
         return hasattr(model, "predict_proba")
     last, river = _last_step(model), sys.modules.get("river.base")
     if river is not None and isinstance(last, river.Classifier):
@@ -185,7 +182,7 @@ def gives_probabilities(model: Any) -> bool:
 
 
 def task_of(model: Any, y: NDArray[Any]) -> Task:
-    """What a model is for: by what it says of itself, else by the first targets."""
+    """Return the task of a model: by its own tags, else by the first targets."""
     if hasattr(model, "__sklearn_tags__"):
         kind = model.__sklearn_tags__().estimator_type
         if kind in ("classifier", "regressor"):
@@ -204,5 +201,5 @@ def task_of(model: Any, y: NDArray[Any]) -> Task:
 
 
 def _last_step(model: Any) -> Any:
-    """The last step of one of River's pipelines, or the model itself."""
+    """Return the last step of a River pipeline, or the model itself."""
     return getattr(model, "_last_step", model)

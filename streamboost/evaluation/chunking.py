@@ -1,4 +1,4 @@
-"""Labelled rows of any kind, cut into chunks for a loop; the rows themselves stay what they are.
+"""Labelled rows of any kind in chunks of one size; the rows themselves stay what they are.
 
 In flow arrays, frames, Arrow tables, dicts, sources, or any iterable of these; out flow :class:`LabelledRows`. A stream
 is read a batch at a time, so it may be longer than memory, or without end.
@@ -25,13 +25,13 @@ class LabelledRows(NamedTuple):
     y: NDArray[Any]
 
 
-def cut(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """Rows of any kind :func:`~streamboost.prequential.prequential` takes, in chunks of at most so many.
+def rechunk(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
+    """Yield rows of any kind :func:`~streamboost.prequential.prequential` takes in chunks of at most so many.
 
     Examples
     --------
     >>> table = pa.table({"size": [1, 2, 3], "price": [10.0, 20.0, 30.0]})
-    >>> [part.y.tolist() for part in cut(table, "price", 2)]
+    >>> [part.y.tolist() for part in rechunk(table, "price", 2)]
     [[10.0, 20.0], [30.0]]
     """
     for X, y in _pieces(rows, target, chunk):
@@ -44,20 +44,20 @@ def cut(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
 
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
-    """Some of the rows, of the same kind."""
+    """Return rows ``start`` to ``stop``, of the same kind."""
     if hasattr(X, "iloc"):
         return X.iloc[start:stop]
     return X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
 
 
 def targets_at_hand(rows: Any, target: Target) -> NDArray[Any] | None:
-    """All targets, if all are there from the start."""
+    """Return all targets if all are there from the start, else None."""
     whole = _piece(rows, target)
     return None if whole is None else whole.y
 
 
 def as_targets(y: Any) -> NDArray[Any]:
-    """Targets of any kind as an array, (n,) or (n, m); labels of several types stay what they are."""
+    """Return targets as an array, (n,) or (n, m); labels of several types stay what they are."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy(zero_copy_only=False) if isinstance(y, pa.Array) else y.to_numpy()
     if isinstance(y, np.ndarray):
@@ -67,11 +67,8 @@ def as_targets(y: Any) -> NDArray[Any]:
     return np.array(values, dtype=object if str in kinds or type(None) in kinds else None)
 
 
-# What may come in.
-
-
 def _pieces(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """Rows in pieces of the sizes they come in; single rows are gathered to a chunk."""
+    """Yield rows in pieces of the sizes they come in; gather single rows to chunks."""
     if _is_pair(rows) and target is not None:
         raise ValueError(f"target is {target!r}, but rows is (X, y), which holds the targets already. Leave it out.")
     if (whole := _piece(rows, target)) is not None:
@@ -110,7 +107,7 @@ def _gathered(held: list[tuple[Any, Any]]) -> LabelledRows:
 
 
 def _piece(rows: Any, target: Target) -> LabelledRows | None:
-    """A frame, a table, a source's batch or (X, y), its targets apart; None for anything else."""
+    """Split a frame, a table, a source's batch or (X, y) from its targets; None for anything else."""
     if isinstance(rows, tuple) and hasattr(rows, "table"):
         rows = rows.table
     if _is_pair(rows):
@@ -142,7 +139,7 @@ def _split_dict(row: Mapping[Any, Any], target: Target) -> tuple[dict[Any, Any],
 
 
 def _check_target(target: Target, columns: list[Any]) -> list[str]:
-    """The names of the targets, all of them there."""
+    """Return the names of the targets; refuse those that are not there."""
     if target is None:
         raise ValueError(f"target is None, expected the name of the column to predict, one of {columns}.")
     names = [target] if isinstance(target, str) else list(target)
@@ -153,6 +150,6 @@ def _check_target(target: Target, columns: list[Any]) -> list[str]:
 
 
 def _speaks_arrow(rows: Any) -> bool:
-    """Whether it is a frame or a table, all there; a reader of batches is an iterable."""
+    """Return True for a frame or a table that is all there; a reader of batches is an iterable."""
     has_stream = hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
     return has_stream and not isinstance(rows, pa.RecordBatchReader)

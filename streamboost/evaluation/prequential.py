@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.evaluation.adapters import Contender, dialect_of, gives_probabilities, task_of
-from streamboost.evaluation.chunking import LabelledRows, Target, cut, slice_rows, targets_at_hand
-from streamboost.evaluation.predictions import Answers, joined
+from streamboost.evaluation.adapters import ModelAdapter, adapter_for, gives_probabilities, task_of
+from streamboost.evaluation.chunking import LabelledRows, Target, rechunk, slice_rows, targets_at_hand
+from streamboost.evaluation.predictions import Predictions, concatenate
 from streamboost.evaluation.reports import History, Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.features.reading import PANDAS_MISSING
@@ -53,21 +53,22 @@ def prequential(
         A source is one of :mod:`streamboost.sources`. An iterable brings (dict, y) pairs, dicts that hold the target,
         frames or Arrow tables that do, or (X, y) pairs of arrays. Both are read a chunk at a time.
     target : str or sequence of str, optional
-        The column or columns to predict, where rows hold them.
+        The column or columns to predict, where rows hold them; None by default.
     chunk : int, optional
         How many rows the model is handed at once. Models with ``partial_fit`` predict a chunk before they learn any of
         it, and get single rows unless told otherwise; for others it changes nothing but speed (256).
     delay : int
-        After how many rows a label comes. Row t is learned just before row t + delay is predicted, so 0 and 1 are the
-        same; what is left is learned in the end. Rows then go one by one.
+        After how many rows a label comes, 0 by default. Row t is learned just before row t + delay is predicted, so 0
+        and 1 are the same; what is left is learned in the end. Rows then go one by one.
     every : int
-        Rows between reports; the last report comes with the last row.
+        Rows between reports, 1,000 by default; the last report comes with the last row.
     window : int
-        Over how many of the latest rows the windowed metrics look.
+        Over how many of the latest rows the windowed metrics look; 1,000 by default.
     metrics : sequence of str or Metric classes, optional
         Of ``"rmse"``, ``"mae"``, ``"r2"``, ``"accuracy"``, ``"kappa"``, ``"log_loss"``, ``"auc"``. Left out, the first
         three for numbers and the next three for classes, without ``"log_loss"`` if the model gives no probabilities.
     task : {"auto", "regression", "classification"}
+        By default ("auto") what the model or the first targets tell.
     classes : sequence, optional
         All classes, for models that must be told before the first row; known without it if all rows are there.
 
@@ -85,20 +86,20 @@ def prequential(
     1000 rows, RMSE 1.9, lately 1.9
     2000 rows, RMSE 1.5, lately 1.1
     """
-    for name, value, least in (("every", every, 1), ("window", window, 1), ("delay", delay, 0)):
-        _check_whole(name, value, least)
-    if chunk is not None:
-        _check_whole("chunk", chunk, 1)
+    for name, value, least in (("every", every, 1), ("window", window, 1), ("delay", delay, 0), ("chunk", chunk, 1)):
+        is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
+        if not is_whole and (name, value) != ("chunk", None):
+            raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
     if task not in ("auto", "regression", "classification"):
         raise ValueError(f"task is {task!r}, expected 'regression', 'classification' or 'auto'.")
     kinds = None if metrics is None else [metric_kind(metric) for metric in metrics]
     if kinds is not None and len({kind.name for kind in kinds}) < max(len(kinds), 1):
         raise ValueError(f"metrics is {metrics!r}, expected one or more, each once. If unsure, leave it out.")
-    dialect = dialect_of(model)  # a model that lacks everything is refused at once
-    parts = cut(rows, target, chunk or (1 if dialect.at_once and not delay else CHUNK))
+    adapter = adapter_for(model)  # a model that lacks everything is refused at once
+    chunks = rechunk(rows, target, chunk or (1 if adapter.predicts_whole_chunks and not delay else CHUNK))
 
     def loop() -> Iterator[Report]:
-        first = next((part for part in parts if len(part.y)), None)
+        first = next((chunk for chunk in chunks if len(chunk.y)), None)
         if first is None:
             raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
         kind = task_of(model, first.y) if task == "auto" else task
@@ -106,13 +107,11 @@ def prequential(
         told = classes if known is None else sorted(set(known.tolist()))
         has_probabilities = kind == "classification" and gives_probabilities(model)
         chosen = choose_metrics(model, kind, kinds, has_probabilities)
-        wants_probabilities = any(metric.need == "probability" for metric in chosen)
-        contender = dialect(model, kind, wants_probabilities, told)
-        book = ScoreBook(chosen, every=every, window=window)
-        book.follow(model)
-        checked = _checked(chain([first], parts), kind)
-        for scored in _feed_late(contender, checked, delay) if delay else _feed(contender, checked):
-            yield from book.take_in(scored, model)
+        adapted = adapter(model, kind, any(metric.need == "probability" for metric in chosen), told)
+        book = ScoreBook(chosen, every=every, window=window, model=model)
+        checked = _checked(chain([first], chunks), kind)
+        for scored in _delayed(adapted, checked, delay) if delay else _in_turn(adapted, checked):
+            yield from book.add(scored, model)
         yield from book.close(model)
 
     return loop()
@@ -132,45 +131,42 @@ def run(model: Any, rows: Any, target: Target = None, **options: Any) -> History
     return History(prequential(model, rows, target, **options))
 
 
-def _feed(contender: Contender, parts: Iterator[LabelledRows]) -> Iterator[Scored]:
-    """Every chunk predicted, then learned."""
-    for X, y in parts:
-        ready = contender.rows(X)
+def _in_turn(model: ModelAdapter, chunks: Iterator[LabelledRows]) -> Iterator[Scored]:
+    """Predict each chunk, then learn it."""
+    for X, y in chunks:
+        ready = model.convert(X)
         started = time.perf_counter()
-        said = contender.step(ready, y)
-        yield Scored(y, said, time.perf_counter() - started)
+        predicted = model.predict_then_learn(ready, y)
+        yield Scored(y, predicted, time.perf_counter() - started)
 
 
-def _feed_late(contender: Contender, parts: Iterator[LabelledRows], delay: int) -> Iterator[Scored]:
-    """Every row predicted as it comes, and learned when its label does."""
-    waiting: deque[tuple[Any, NDArray[Any], Answers]] = deque()
-    for X, y in parts:
-        ready, due, started = contender.rows(X), [], time.perf_counter()
+def _delayed(model: ModelAdapter, chunks: Iterator[LabelledRows], delay: int) -> Iterator[Scored]:
+    """Predict each row as it comes, and learn it when its label does."""
+    waiting: deque[tuple[Any, NDArray[Any], Predictions]] = deque()
+    for X, y in chunks:
+        ready, due, started = model.convert(X), [], time.perf_counter()
         for t in range(len(y)):
             if len(waiting) == delay:
                 due.append(waiting.popleft())
-                contender.learn(*due[-1][:2])
+                model.learn(*due[-1][:2])
             x = slice_rows(ready, t, t + 1)
-            waiting.append((x, y[t : t + 1], contender.predict(x)))
+            waiting.append((x, y[t : t + 1], model.predict(x)))
         if due:
             yield _scored(due, time.perf_counter() - started)
     started = time.perf_counter()
     for x, y, _ in waiting:
-        contender.learn(x, y)
+        model.learn(x, y)
     yield _scored(list(waiting), time.perf_counter() - started)
 
 
-def _scored(due: list[tuple[Any, NDArray[Any], Answers]], seconds: float) -> Scored:
-    return Scored(np.concatenate([y for _, y, _ in due]), joined([said for *_, said in due]), seconds)
+def _scored(due: list[tuple[Any, NDArray[Any], Predictions]], seconds: float) -> Scored:
+    return Scored(np.concatenate([y for _, y, _ in due]), concatenate([predicted for *_, predicted in due]), seconds)
 
 
-# What is checked.
-
-
-def _checked(parts: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRows]:
-    """Chunks whose targets are all there; numbers as floats."""
+def _checked(chunks: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRows]:
+    """Refuse chunks that lack a target; make numbers floats."""
     start = 0
-    for X, y in parts:
+    for X, y in chunks:
         if y.dtype.kind == "O":
             is_missing = np.array([_is_missing(value) for value in y.ravel()], dtype=bool)
         else:
@@ -184,11 +180,6 @@ def _checked(parts: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRows
             )
         yield LabelledRows(X, _as_numbers(y) if task == "regression" else y)
         start += len(y)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
 
 
 def _as_numbers(y: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Keeping score: predictions and labels in, reports out, with metrics over all rows and over the latest."""
+"""Score predictions: targets and predictions in, reports out, with metrics over all rows and over the latest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamboost._types import Task
 from streamboost.evaluation.metrics import BY_NAME, Metric
-from streamboost.evaluation.predictions import Answers
+from streamboost.evaluation.predictions import Predictions
 from streamboost.evaluation.reports import Report
 
 DEFAULTS: dict[Task, tuple[str, ...]] = {
@@ -21,15 +21,15 @@ MetricKind: TypeAlias = str | type[Metric[Any]]
 
 
 class Scored(NamedTuple):
-    """Rows whose labels have come, what was said of them, and how long it took."""
+    """Targets, what was predicted of them before, and the seconds that predicting and learning took."""
 
     y: NDArray[Any]
-    answers: Answers
+    predictions: Predictions
     seconds: float
 
 
 class ScoreBook:
-    """Keeps score, and says when a report is due.
+    """Metrics of a run so far, and a report every so many rows.
 
     Parameters
     ----------
@@ -38,36 +38,34 @@ class ScoreBook:
         Rows between reports.
     window : int
         Over how many of the latest rows the windowed metrics look.
+    model : object, optional
+        Whose ``events_`` from here on go into reports; None by default.
 
     Examples
     --------
     >>> import numpy as np
     >>> book = ScoreBook([BY_NAME["mae"]], every=2, window=2)
     >>> y, known = np.array([1.0, 2.0, 3.0]), np.ones(3, dtype=bool)
-    >>> [report.running for report in book.take_in(Scored(y, Answers(known, y + 0.5), 0.1), None)]
+    >>> [report.running for report in book.add(Scored(y, Predictions(known, y + 0.5), 0.1))]
     [{'mae': 0.5}]
     """
 
-    def __init__(self, kinds: Sequence[type[Metric[Any]]], *, every: int, window: int) -> None:
+    def __init__(self, kinds: Sequence[type[Metric[Any]]], *, every: int, window: int, model: Any = None) -> None:
         self.every, self.window = every, window
         self.running = [kind() for kind in kinds]
         self.windowed = [kind(window) for kind in kinds]
         self.rows = self.unanswered = 0
         self.seconds = 0.0
         self.reported = (0, 0.0)  # rows and seconds of the last report
-        self.rows_before = self.n_events = 0
-
-    def follow(self, model: Any) -> None:
-        """Begin with a model as it is now: events from here on are new."""
         self.rows_before = int(getattr(getattr(model, "committee_", None), "n_rows", 0))
         self.n_events = len(getattr(model, "events_", ()))
 
-    def take_in(self, scored: Scored, model: Any) -> Iterator[Report]:
-        """Count rows that a model has learned; a chunk's time is spread evenly over its rows."""
+    def add(self, scored: Scored, model: Any = None) -> Iterator[Report]:
+        """Score rows that a model has learned, and yield the reports due; a chunk's time is spread over its rows."""
         n, began, start = len(scored.y), self.seconds, 0
         while start < n:
             stop = min(start + self.every - self.rows % self.every, n)
-            self._count(scored.y[start:stop], scored.answers.rows(slice(start, stop)))
+            self._count(scored.y[start:stop], scored.predictions.rows(slice(start, stop)))
             self.rows += stop - start
             self.seconds = began + scored.seconds * stop / n
             if self.rows % self.every == 0:
@@ -75,24 +73,24 @@ class ScoreBook:
             start = stop
 
     def close(self, model: Any) -> Iterator[Report]:
-        """The last report, unless it was given already."""
+        """Yield the last report, unless it was given already."""
         if self.rows > self.reported[0]:
             yield self.report(self._new_events(model, None))
 
-    def _count(self, y: NDArray[Any], answers: Answers) -> None:
-        if not answers.known.all():
-            self.unanswered += int((~answers.known).sum())
-            y, answers = y[answers.known], answers.rows(answers.known)
+    def _count(self, y: NDArray[Any], predictions: Predictions) -> None:
+        if not (known := predictions.known).all():
+            self.unanswered += int((~known).sum())
+            y, predictions = y[known], predictions.rows(known)
         if not len(y):
             return
-        values = answers.values
+        values = predictions.values
         if values.shape != y.shape and values.size == y.size:
             values = values.reshape(y.shape)  # (n, 1) is as good as (n,)
         for metric in chain(self.running, self.windowed):
-            metric.add(y, answers.probabilities if metric.need == "probability" else values)
+            metric.add(y, predictions.probabilities if metric.need == "probability" else values)
 
     def _new_events(self, model: Any, until: int | None) -> list[Any]:
-        """What is new in ``events_``, up to a row: a chunk may have brought more than is reported on."""
+        """Return what is new in ``events_``, up to a row: a chunk may bring more than one report covers."""
         events = list(getattr(model, "events_", ()))[self.n_events :]
         if until is not None:
             events = [event for event in events if event.row - self.rows_before < until]
@@ -100,7 +98,7 @@ class ScoreBook:
         return events
 
     def report(self, events: Sequence[Any] = ()) -> Report:
-        """How it stands now."""
+        """Return the metrics as they are now."""
         rows, seconds = self.rows - self.reported[0], self.seconds - self.reported[1]
         self.reported = (self.rows, self.seconds)
         return Report(
@@ -117,12 +115,13 @@ class ScoreBook:
 
 
 def choose_metrics(
-    model: Any, task: Task, kinds: list[type[Metric[Any]]] | None, has_probabilities: bool
+    model: Any, task: Task, metrics: Sequence[MetricKind] | None, has_probabilities: bool
 ) -> list[type[Metric[Any]]]:
-    """The metrics asked for, or the usual ones, that fit the task and what the model can say."""
-    if kinds is None:
+    """Return the metrics asked for, or the usual ones; refuse those that do not fit the task or the model."""
+    if metrics is None:
         chosen = [BY_NAME[name] for name in DEFAULTS[task]]
         return [kind for kind in chosen if has_probabilities or kind.need != "probability"]
+    kinds = [metric_kind(metric) for metric in metrics]
     for kind in kinds:
         if (kind.need == "number") != (task == "regression"):
             raise ValueError(f"metric {kind.name!r} is not one for {task}, expected such as {DEFAULTS[task]}.")
@@ -135,7 +134,7 @@ def choose_metrics(
 
 
 def metric_kind(metric: MetricKind) -> type[Metric[Any]]:
-    """A metric by its name, or itself."""
+    """Return a metric class by its name, or as it is."""
     if isinstance(metric, type) and issubclass(metric, Metric):
         return metric
     if metric not in BY_NAME:

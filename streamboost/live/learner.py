@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 
 from streamboost._types import Task
 from streamboost.errors import SnapshotError
-from streamboost.evaluation import predictions as answers
+from streamboost.evaluation.predictions import predict_then_learn
 from streamboost.live.journal import Entry, Journal, Transaction
 from streamboost.live.request_checks import REFUSALS, Bounds
 from streamboost.live.results import LearnedBatch, read_first, take_back
@@ -152,7 +152,7 @@ class Learner:
             X, y = split(entry.table)
             self._is_inconsistent = True
             try:
-                said = answers.learn(self.model, X, y)
+                said = predict_then_learn(self.model, X, y)
             except REFUSALS as error:  # the same rows would always meet it: they are not tried again
                 self._refuse(entry, str(error))
                 refused.append((entry, str(error)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
-from streamboost.evaluation.predictions import joined, predict
+from streamboost.evaluation.predictions import concatenate, predict
 from streamboost.live import results as answers
 from streamboost.live.intake import as_table, check_keys, check_labels, pack_rows, plain
 from streamboost.live.learner import split
@@ -288,7 +288,7 @@ class LiveModel(WaitingRows):
         if not batches:
             return Labelled(**figures, repeated=False)
         y = np.concatenate([batch.y for batch in batches])
-        said, first = (joined([getattr(batch, name) for batch in batches]) for name in ("answers", "first"))
+        said, first = (concatenate([getattr(batch, name) for batch in batches]) for name in ("answers", "first"))
         return Labelled(**figures, repeated=False, y=y, answers=said, first=first)
 
     def expire(self, now: float | None = None, *, limit: int | None = None) -> int:

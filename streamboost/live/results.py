@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, Task
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.evaluation.predictions import Answers, joined, no_answers
+from streamboost.evaluation.predictions import Predictions, concatenate, no_predictions
 from streamboost.live.journal import Entry, Transaction
 from streamboost.runs.guard import Sifted
 
@@ -26,16 +26,16 @@ class LearnedBatch(NamedTuple):
 
     kind: BatchKind
     y: NDArray[Any]
-    answers: Answers  # what the model said of them just before
-    first: Answers  # what was said of them when they were first asked about, as far as that is known
+    answers: Predictions  # what the model said of them just before
+    first: Predictions  # what was said of them when they were first asked about, as far as that is known
     is_replay: bool = False  # whether they had been learned before, by a process that crashed
 
-    def honest(self) -> Answers:
+    def honest(self) -> Predictions:
         """What was said first, where that is known, and else just before learning: what is to be scored."""
         if self.first.known.all() or not self.first.known.any():
             return self.first if self.first.known.any() else self.answers
         each = [self.first if known else self.answers for known in self.first.known]
-        return joined([said.rows(slice(i, i + 1)) for i, said in enumerate(each)])
+        return concatenate([said.rows(slice(i, i + 1)) for i, said in enumerate(each)])
 
 
 class Learned(NamedTuple):
@@ -46,7 +46,7 @@ class Learned(NamedTuple):
     repeated: bool  # a request with this id was answered before: these are its figures, without arrays
     reasons: dict[int, str]  # of rows that were not learned, by row
     y: NDArray[Any] = np.zeros(0)
-    answers: Answers = no_answers(0)  # made before learning
+    answers: Predictions = no_predictions(0)  # made before learning
     good: BoolArray = np.zeros(0, bool)  # (n,) of all rows of the table, whether they were learned
 
     @property
@@ -66,8 +66,8 @@ class Labelled(NamedTuple):
     repeated: bool  # as in Learned
     reasons: dict[int, str]  # of those in quarantine, by their place among the keys
     y: NDArray[Any] = np.zeros(0)  # of those learned for the first time
-    answers: Answers = no_answers(0)  # of these, made just before learning
-    first: Answers = no_answers(0)  # of these, made when they were first asked about
+    answers: Predictions = no_predictions(0)  # of these, made just before learning
+    first: Predictions = no_predictions(0)  # of these, made when they were first asked about
 
     @property
     def predictions(self) -> NDArray[Any]:
@@ -174,28 +174,28 @@ def write_first(predictions: Any, n: int) -> list[Any]:
     return said
 
 
-def read_first(said: Sequence[Any], task: Task) -> Answers:
+def read_first(said: Sequence[Any], task: Task) -> Predictions:
     """Undo :func:`write_first`.
 
     Examples
     --------
     >>> read_first(write_first(np.array([2.5, 3.0]), 2), "regression")
-    Answers(known=array([ True,  True]), values=array([2.5, 3. ]), probabilities=None)
+    Predictions(known=array([ True,  True]), values=array([2.5, 3. ]), probabilities=None)
     """
     parts = []
     for classes, run in groupby(said, key=_classes_of):
         rows = list(run)
         known, values = np.ones(len(rows), dtype=bool), np.empty(len(rows), float if task == "regression" else object)
         if rows[0] is None:
-            parts.append(no_answers(len(rows)))
+            parts.append(no_predictions(len(rows)))
         elif classes is None:
             values[:] = rows
-            parts.append(Answers(known, values))
+            parts.append(Predictions(known, values))
         else:
             table = np.array([row["probabilities"] for row in rows])
             values[:] = [classes[i] for i in table.argmax(axis=1)]
-            parts.append(Answers(known, values, Probabilities(list(classes), table)))
-    return parts[0] if len(parts) == 1 else joined(parts)
+            parts.append(Predictions(known, values, Probabilities(list(classes), table)))
+    return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
 def _classes_of(said: Any) -> Any:

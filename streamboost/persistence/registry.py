@@ -14,7 +14,7 @@ from streamboost.errors import SnapshotError
 PACKAGE = __name__.partition(".")[0]
 
 MODULES = {
-    "streamboost.evaluation.predictions": "Answers",
+    "streamboost.evaluation.predictions": "Answers=Predictions",
     "streamboost.bases": "Constant Frozen Linear",
     "streamboost.features.binning": "Bins",
     "streamboost.boosting.booster": "Booster Hypothesis",

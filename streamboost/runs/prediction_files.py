@@ -23,7 +23,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.evaluation.predictions import Answers
+from streamboost.evaluation.predictions import Predictions
 from streamboost.persistence.checkpoints import LEFTOVER
 from streamboost.persistence.snapshots import replace_file
 
@@ -140,16 +140,16 @@ def prediction_schema(task: Task, target: Any, has_probabilities: bool) -> Any:
     return pa.schema([*fields, ("probability", pa.float64())] if has_probabilities else fields)
 
 
-def prediction_table(schema: Any, rows: NDArray[Any], y: NDArray[Any], said: Answers) -> Any:
-    """What was said of rows, with their numbers and targets, in these columns."""
+def prediction_table(schema: Any, rows: NDArray[Any], y: NDArray[Any], predicted: Predictions) -> Any:
+    """Return predictions with the numbers and targets of their rows, in these columns."""
     kind = schema.field("target").type
     columns = {
         "row": pa.array(rows, pa.int64()),
         "target": as_column(y, np.ones(len(y), dtype=bool), kind),
-        "prediction": as_column(said.values, said.known, kind),
+        "prediction": as_column(predicted.values, predicted.known, kind),
     }
-    if said.probabilities is not None:
-        columns["probability"] = pa.array(said.probabilities.values.max(axis=1), mask=~said.known)
+    if predicted.probabilities is not None:
+        columns["probability"] = pa.array(predicted.probabilities.values.max(axis=1), mask=~predicted.known)
     elif "probability" in schema.names:
         columns["probability"] = pa.nulls(len(y), pa.float64())
     return pa.table(columns)

@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from streamboost._types import Task
 from streamboost.errors import writing
-from streamboost.evaluation import predictions as answers
+from streamboost.evaluation.metrics import AUC
+from streamboost.evaluation.predictions import Predictions, concatenate, no_predictions, predict_then_learn
 from streamboost.evaluation.reports import Report
-from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
+from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
@@ -275,7 +276,7 @@ class Run:
             if self.predictions is not None:
                 with writing(self.predictions.directory, self._way_out):
                     self.predictions.add(prediction_table(self.predictions.schema, numbers, y, said))
-            reports = list(self.book.take_in(Scored(y, said, seconds), self.model))
+            reports = list(self.book.add(Scored(y, said, seconds), self.model))
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
@@ -289,12 +290,10 @@ class Run:
             raise ValueError(f"there is no target column {options.target!r}, expected one of {table.column_names}.")
         has_probabilities = hasattr(self.model, "predict_proba")
         if self.book is None:
-            kinds = None if options.metrics is None else [metric_kind(metric) for metric in options.metrics]
-            chosen = choose_metrics(self.model, options.task, kinds, has_probabilities)
-            if has_probabilities and kinds is None:
-                chosen = [*chosen, metric_kind("auc")]
-            self.book = ScoreBook(chosen, every=options.every, window=options.window)
-            self.book.follow(self.model)
+            chosen = choose_metrics(self.model, options.task, options.metrics, has_probabilities)
+            if has_probabilities and options.metrics is None:
+                chosen.append(AUC)
+            self.book = ScoreBook(chosen, every=options.every, window=options.window, model=self.model)
         if options.predictions is not None and self.predictions is None:
             kind = table.schema.field(options.target).type
             parts = PredictionParts(options.predictions, prediction_schema(options.task, kind, has_probabilities))
@@ -306,10 +305,10 @@ class Run:
 
     def _learn(
         self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
-    ) -> tuple[NDArray[Any], answers.Answers, NDArray[Any]]:
+    ) -> tuple[NDArray[Any], Predictions, NDArray[Any]]:
         """Predict and learn rows; those that the model refuses, each by itself, go into quarantine."""
         try:
-            return y, answers.learn(self.model, X, y), numbers
+            return y, predict_then_learn(self.model, X, y), numbers
         except (TypeError, ValueError) as error:
             if self.options.strict:
                 raise
@@ -317,7 +316,7 @@ class Run:
         kept, said, refused = [], [], []
         for row in range(len(y)):
             try:
-                said.append(answers.learn(self.model, X.slice(row, 1), y[row : row + 1]))
+                said.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
             except (TypeError, ValueError) as error:
                 refused.append((row, re.sub(r"\brow 0\b", f"row {numbers[row]}", str(error))))
@@ -326,7 +325,7 @@ class Run:
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
             self.bad.quarantine(reason, _as_text(whole, row), position, int(numbers[row]))
-        return y[kept], answers.joined(said) if said else answers.no_answers(0), numbers[kept]
+        return y[kept], concatenate(said) if said else no_predictions(0), numbers[kept]
 
     # Checkpoints.
 

@@ -53,7 +53,7 @@ class ScoreKeeper:
         with self._lock:
             if NAME not in state:
                 state[NAME] = ScoreBook(_kinds(batch), every=FOREVER, window=self.window)
-            for _ in state[NAME].take_in(Scored(batch.y, answers, 0.0), None):
+            for _ in state[NAME].add(Scored(batch.y, answers, 0.0)):
                 pass
 
     def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
