@@ -13,8 +13,8 @@ require("prometheus_client", extra="serve", by="streamboost.serving")
 from streamboost.serving.app import create_app  # noqa: E402 - only where the extra is installed
 from streamboost.serving.auth import Tokens, read_tokens  # noqa: E402
 from streamboost.serving.errors import Limits  # noqa: E402
+from streamboost.serving.monitoring import ScoreKeeper  # noqa: E402
 from streamboost.serving.open_model import open_live  # noqa: E402
-from streamboost.serving.score_keeper import ScoreKeeper  # noqa: E402
 from streamboost.serving.server import serve  # noqa: E402
 
 __all__ = ["Limits", "ScoreKeeper", "Tokens", "create_app", "open_live", "read_tokens", "serve"]

@@ -22,9 +22,9 @@ from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.handlers import Handlers
 from streamboost.serving.middleware import KnownHosts, RequestMiddleware
+from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
-from streamboost.serving.responses import answer
-from streamboost.serving.score_keeper import ScoreKeeper
+from streamboost.serving.responses import json_response
 
 PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json")
 
@@ -77,7 +77,7 @@ def create_app(
     described = document(limits, tokens is not None)
 
     async def openapi(request: Request) -> Response:
-        return answer(described)
+        return json_response(described)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -108,7 +108,7 @@ def create_app(
             file,  # scripts and styles are no secret
         ],
         middleware=[
-            Middleware(RequestMiddleware, routes=PATHS, note=monitoring.note, limit=limits.connections),
+            Middleware(RequestMiddleware, routes=PATHS, observe=monitoring.observe, limit=limits.connections),
             *([] if hosts is None else [Middleware(KnownHosts, hosts)]),
             Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
         ],
@@ -127,8 +127,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, Refused):
         said = {404: "there is nothing at this path", 405: "this path does not know this method"}
         sentence = f"{said.get(error.status_code, sentence)}. See /openapi.json."
-    return answer({"error": sentence}, error.status_code, error.headers)
+    return json_response({"error": sentence}, error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return answer({"error": "the server failed, which is a fault of its own. Its log says more."}, 500)
+    return json_response({"error": "the server failed, which is a fault of its own. Its log says more."}, 500)

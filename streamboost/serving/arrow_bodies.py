@@ -1,8 +1,8 @@
-"""Bodies in Arrow's stream format: read without trusting a single byte of them, and written.
+"""Read and write bodies in Arrow's stream format, without trusting a single byte of what comes in.
 
 Arrow itself checks the frame of every message. What it does not check unasked is done here, before anything looks at
 the values: whether buffers are compressed (a few bytes could claim to become gigabytes, so they are refused), how many
-rows and columns there are, how many values that makes, and whether offsets and codes stay inside their buffers.
+rows, columns and values there are, and whether offsets and codes stay inside their buffers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
-# Fields of Arrow's tables in Message.fbs, by their place.
-HEADER, COMPRESSION, DICTIONARY_DATA = 2, 3, 1
+HEADER, COMPRESSION, DICTIONARY_DATA = 2, 3, 1  # fields of Arrow's tables in Message.fbs, by their place
 
 
 def parse_table(body: bytes, limits: Limits) -> Any:
-    """A table out of an Arrow stream."""
+    """Read a table from an Arrow stream."""
     try:
         _refuse_compressed(body)
         with pa.ipc.open_stream(body) as reader:
@@ -48,12 +47,13 @@ def parse_table(body: bytes, limits: Limits) -> Any:
 def _check_schema(schema: Any) -> None:
     if len(set(schema.names)) < len(schema.names):
         raise Refused(422, "two columns have the same name, expected each once.")
+    types = pa.types
+    tests = (types.is_floating, types.is_integer, types.is_decimal, types.is_boolean, types.is_null,
+             types.is_string, types.is_large_string, types.is_string_view)  # fmt: skip
     for field in schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        is_time = pa.types.is_temporal(kind) and not pa.types.is_interval(kind)
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
-        if not (is_time or is_text or is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        is_time = types.is_temporal(kind) and not types.is_interval(kind)
+        if not is_time and not any(test(kind) for test in tests):
             raise Refused(
                 422,
                 f"column {brief(field.name)} is of type {brief(str(field.type))}, expected numbers, texts, truths or "
@@ -62,7 +62,7 @@ def _check_schema(schema: Any) -> None:
 
 
 def take_key_column(table: Any, name: str, limits: Limits) -> tuple[Any, list[str]]:
-    """The table without the column of keys, and the keys."""
+    """Split off the column of keys: the table without it, and the keys."""
     if name not in table.column_names:
         raise Refused(422, f"there is no column {brief(name)} of keys. Name the one that is with ?key=NAME.")
     keys = table[name].to_pylist()
@@ -70,7 +70,7 @@ def take_key_column(table: Any, name: str, limits: Limits) -> tuple[Any, list[st
 
 
 def take_labels(table: Any, key: str, target: str, limits: Limits) -> tuple[list[str], Any]:
-    """Keys and targets, each a column."""
+    """Return keys and targets, each a column."""
     rest, keys = take_key_column(table, key, limits)
     if rest.column_names != [target]:
         raise Refused(422, f"the columns are {brief(table.column_names)}, expected {key!r} and {target!r}.")
@@ -78,14 +78,14 @@ def take_labels(table: Any, key: str, target: str, limits: Limits) -> tuple[list
 
 
 def largest_numbers(column: Any) -> list[Any]:
-    """The values of a column, if they may be whole numbers too large for 64 bits with a sign; else none."""
+    """Return the values of a column if they may be whole numbers beyond 64 bits with a sign; else none."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
 
 
-def write_table(columns: dict[str, Any], facts: dict[str, str]) -> bytes:
-    """Columns as an Arrow stream, with facts in the schema's metadata."""
-    table = pa.table(columns).replace_schema_metadata(facts)
+def write_table(columns: dict[str, Any], metadata: dict[str, str]) -> bytes:
+    """Write columns as an Arrow stream, with metadata in its schema."""
+    table = pa.table(columns).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -103,21 +103,20 @@ def _refuse_compressed(body: bytes) -> None:
         batch = _follow(metadata, _follow(metadata, 0), HEADER)
         if message.type == "dictionary" and batch is not None:
             batch = _follow(metadata, batch, DICTIONARY_DATA)
-        if batch is not None and _place(metadata, batch, COMPRESSION) is not None:
+        if batch is not None and _field_offset(metadata, batch, COMPRESSION) is not None:
             raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
 
 
 def _follow(data: bytes, table: int | None, field: int | None = None) -> int | None:
-    """Where the table begins that a field of a table points at, or the root of all."""
-    place = 0 if field is None else _place(data, table or 0, field)
-    return None if place is None else place + int(struct.unpack_from("<I", data, place)[0])
+    """Return where the table begins that a field of a table points at, or the root table."""
+    offset = 0 if field is None else _field_offset(data, table or 0, field)
+    return None if offset is None else offset + int(struct.unpack_from("<I", data, offset)[0])
 
 
-def _place(data: bytes, table: int, field: int) -> int | None:
-    """Where a field of a table is; None if it is absent."""
+def _field_offset(data: bytes, table: int, field: int) -> int | None:
+    """Return where a field of a table is; None if it is absent."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
-    size = struct.unpack_from("<H", data, vtable)[0]
-    if 4 + 2 * field + 2 > size:
+    if 4 + 2 * field + 2 > struct.unpack_from("<H", data, vtable)[0]:
         return None
     offset = struct.unpack_from("<H", data, vtable + 4 + 2 * field)[0]
     return table + offset if offset else None

@@ -25,7 +25,7 @@ from starlette.authentication import AuthCredentials, AuthenticationBackend, Bas
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from streamboost.serving.responses import answer
+from streamboost.serving.responses import json_response
 
 SCOPES = ("predict", "learn", "admin")
 SHORTEST = 16  # letters of a token that nobody guesses
@@ -98,9 +98,9 @@ def no_access(request: Request) -> Response:
             f"the token has the scopes {scopes}, which do not open {request.url.path[:100]}. Send one that does: learn "
             "opens /learn and /label, predict all other paths but /checkpoint, admin everything."
         )
-        return answer({"error": sentence}, 403)
+        return json_response({"error": sentence}, 403)
     said = "is not known here" if "authorization" in request.headers else "is missing"
-    refusal = answer({"error": f"the token {said}. Send the header Authorization: Bearer TOKEN."}, 401)
+    refusal = json_response({"error": f"the token {said}. Send the header Authorization: Bearer TOKEN."}, 401)
     for challenge in ("Bearer", 'Basic realm="streamboost, the password is a token", charset="UTF-8"'):
         refusal.headers.append("WWW-Authenticate", challenge)  # a line each: browsers do not look behind a comma
     return refusal

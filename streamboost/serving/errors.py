@@ -1,4 +1,4 @@
-"""What a request is refused with, and how much a request may bring."""
+"""Refusals of requests, and limits on what a request may bring."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ RETRY = {"Retry-After": "1"}
 
 
 class Refused(HTTPException):
-    """A request answered with a status and a sentence: what was wrong, what was expected, what to do.
-
-    Nothing was changed.
-    """
+    """A request refused with a status and a sentence: what was wrong, what was expected, what to do."""
 
 
 @dataclass(frozen=True)
@@ -22,30 +19,22 @@ class Limits:
 
     Parameters
     ----------
-    body_bytes : int
-        The largest body of a request.
-    held_bytes : int
-        Bodies of all requests that wait for their answer, together.
-    rows : int
-        Rows of one request.
-    columns : int
-        Columns of one request, and of the model.
-    cells : int
-        Rows of one request times columns: rows need not all have the same.
+    body_bytes, held_bytes : int
+        The largest body of a request (default 16 MB), and all bodies in memory together (256 MB).
+    rows, columns, cells : int
+        Rows of a request (10,000), columns of a request and of the model (1,000), rows times columns (5,000,000).
     classes : int
-        Classes of the model: each more makes learning slower.
+        Classes of the model (256): each more makes learning slower.
     name_length, key_length, id_length : int
-        Letters of a column's name, of a row's key, of a request's id.
-    body_seconds : float
-        In which a body must have come.
-    header_seconds : float
-        In which the head of a request must have come.
+        Letters of a column's name, of a row's key, of a request's id (256 each).
+    body_seconds, header_seconds : float
+        In which a body (30) and the head of a request (10) must have come.
     header_bytes : int
-        Of such a head.
+        Of such a head (65,536).
     waiting : int
-        Requests to learn that wait for the writer.
+        Requests to learn that wait for the writer (256).
     connections : int
-        Open at a time.
+        Open at a time (1,000).
 
     Examples
     --------

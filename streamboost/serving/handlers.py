@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,15 +24,12 @@ from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.live import Labelled, Learned, LiveModel, NotTogether
 from streamboost.runs.guard import brief
-from streamboost.serving import arrow_bodies
-from streamboost.serving import json_bodies as bodies
-from streamboost.serving import responses as answers
+from streamboost.serving import arrow_bodies, json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.errors import RETRY, Limits, Refused
-from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body
-from streamboost.serving.monitoring import Monitoring
-from streamboost.serving.responses import Answers, answer
-from streamboost.serving.score_keeper import ScoreKeeper
+from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body, take_id, take_parameter
+from streamboost.serving.monitoring import Monitoring, ScoreKeeper
+from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
 
 T = TypeVar("T")
@@ -43,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 
 class ParsedRequest(NamedTuple):
-    """What a request brought."""
+    """What a request brought, read and checked."""
 
-    rows: Any  # dicts or a table; of labels, keys and targets
+    rows: Any  # dicts or a table; of labels, the targets
     id: str | None
-    keys: list[str] | None = None
+    keys: Sequence[str] = ()
 
 
 class Handlers:
@@ -67,132 +65,123 @@ class Handlers:
         is_arrow = _is_arrow(request)
         body = await read_body(request, self.limits, self.in_flight)
         try:
-            rows, id, keys = await self._call(
-                len(body) <= SMALL_BYTES, lambda: self._rows_to_predict(request, is_arrow, body)
-            )
-            published, n = self.writer.published, len(rows)
-            if published.is_ready:
-                found = await self._call(n <= SMALL_ROWS, lambda: answers.predict(published, rows))
-            elif keys is not None:
-                found = Answers([None] * n, [], None)
+            rows, id, keys = await self._call(len(body) <= SMALL_BYTES, self._rows_to_predict, request, is_arrow, body)
+            copy, n = self.writer.published, len(rows)
+            if copy.is_ready:
+                found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
+            elif keys:
+                found = Predicted([None] * n, [], None)
             else:
                 raise Refused(
                     409, "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
                 )
-            if keys is not None:
-                await self._call(False, lambda: self._remember(keys, rows, found, id))
+            if keys:
+                await self._call(False, self._remember, keys, rows, found, id)
         finally:
-            self.in_flight.give_back(len(body))
+            self.in_flight.n_bytes -= len(body)
         self.monitoring.predicted.inc(n)
         names = rows.column_names if is_arrow else {name for row in rows for name in row}
-        unknown = [name for name in names if name not in published.columns] if published.is_ready else []
+        unknown = [name for name in names if name not in copy.columns] if copy.is_ready else []
         if ARROW_TYPE in request.headers.get("accept", "").lower():
-            return Response(answers.as_arrow(found, published, unknown), media_type=ARROW_TYPE)
-        return answer(answers.as_json(found, published, unknown))
+            return Response(responses.predictions_arrow(found, copy, unknown), media_type=ARROW_TYPE)
+        return json_response(responses.predictions_json(found, copy, unknown))
 
     def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
-        limits = self.limits
-        key = bodies.take_parameter(request, "key", limits.name_length)
+        limits, columns = self.limits, self.writer.published.columns
+        key = take_parameter(request, "key", limits.name_length)
         if is_arrow:
-            table = arrow_bodies.parse_table(body, limits)
-            self._check_cells(table.num_rows)
-            id = bodies.take_id(request, UNSET, limits)
-            if key is None:
-                return ParsedRequest(table, id)
-            rest, keys = arrow_bodies.take_key_column(table, key, limits)
-            return ParsedRequest(rest, id, keys)
-        parsed = bodies.decode(body, "Rows", limits)
-        rows = bodies.take_rows(parsed, limits)
-        known = self.writer.published.columns
-        if not all(row.keys() <= known for row in rows):
-            bodies.check_names({name for row in rows for name in row}, limits)
-        self._check_cells(len(rows))
-        checked = None if parsed.keys is UNSET else bodies.check_keys(parsed.keys, len(rows), limits)
-        return ParsedRequest(rows, bodies.take_id(request, parsed.id, limits), checked)
+            rows = arrow_bodies.parse_table(body, limits)
+        else:
+            parsed = json_bodies.decode(body, "Rows", limits)
+            rows = json_bodies.take_rows(parsed, limits)
+            if not all([row.keys() <= columns for row in rows]):
+                json_bodies.check_names(list({name for row in rows for name in row}), limits)
+        if len(rows) * len(columns) > limits.cells:  # with all the columns that the model has
+            raise Refused(413, f"{len(rows):,} rows are too many for this model. Send fewer at a time.")
+        if is_arrow:
+            id = take_id(request, UNSET, limits)
+            rows, keys = (rows, ()) if key is None else arrow_bodies.take_key_column(rows, key, limits)
+            return ParsedRequest(rows, id, keys)
+        keys = () if parsed.keys is UNSET else json_bodies.check_keys(parsed.keys, len(rows), limits)
+        return ParsedRequest(rows, take_id(request, parsed.id, limits), keys)
 
-    def _check_cells(self, n: int) -> None:
-        """Refuse rows that would be too large a table with all the columns that the model has."""
-        if n * len(self.writer.published.columns) > self.limits.cells:
-            raise Refused(413, f"{n:,} rows are too many for this model. Send fewer at a time.")
-
-    def _remember(self, keys: list[str], rows: Any, found: Answers, id: str | None) -> None:
-        table = bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
-        said: Any = found.predictions
+    def _remember(self, keys: Sequence[str], rows: Any, found: Predicted, id: str | None) -> None:
+        table = json_bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
+        predictions: Any = found.predictions
         if found.probabilities is not None:
-            said = Probabilities(found.classes, np.array(found.probabilities))
-        self._writing(lambda: self.live.remember(keys, table, said, id=id))
+            predictions = Probabilities(found.classes, np.array(found.probabilities))
+        self._write(self.live.remember, keys, table, predictions, id=id)
 
-    async def _call(self, at_once: bool, work: Callable[[], T]) -> T:
+    async def _call(self, at_once: bool, work: Callable[..., T], *arguments: Any) -> T:
         """Do something here and now, or in a thread so that others need not wait."""
-        return work() if at_once else await asyncio.get_running_loop().run_in_executor(self.threads, work)
+        if at_once:
+            return work(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
 
-    # Learning: read in whatever thread, done in the writer's.
+    # Learning: parsed in whatever thread, done in the writer's.
 
     async def learn(self, request: Request) -> Response:
         """Learn rows."""
-        return await self._write(
-            request, self._rows_to_learn, lambda given: self.writer.submit_together(given, given.rows.num_rows)
-        )
+        return await self._submit(request, self._rows_to_learn)
 
     async def label(self, request: Request) -> Response:
         """Take labels of rows that were predicted with a key."""
-        return await self._write(
-            request, self._labels_to_take, lambda given: self.writer.submit(lambda: self._take_labels(given))
-        )
+        return await self._submit(request, self._labels_to_take)
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""
-        done = self.writer.submit(lambda: self._writing(self._checkpoint))
-        return answer(await asyncio.wrap_future(done))
+        done = self.writer.submit(self._checkpoint)
+        return json_response(await asyncio.wrap_future(done))
 
-    def _checkpoint(self) -> answers.Saved:
-        self.live.checkpoint()
+    def _checkpoint(self) -> responses.Saved:
+        self._write(self.live.checkpoint)
         return {"rows": self.live.rows}
 
-    async def _write(
-        self,
-        request: Request,
-        read: Callable[[Request, bool, bytes], ParsedRequest],
-        submit: Callable[[ParsedRequest], Future[Any]],
-    ) -> Response:
+    async def _submit(self, request: Request, parse: Callable[[Request, bool, bytes], ParsedRequest]) -> Response:
         is_arrow = _is_arrow(request)
         body = await read_body(request, self.limits, self.in_flight)
         try:
-            given = await self._call(len(body) <= SMALL_BYTES, lambda: read(request, is_arrow, body))
-            return answer(await asyncio.wrap_future(submit(given)))
+            parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
+            if parsed.keys:
+                done = self.writer.submit(partial(self._take_labels, parsed))
+            else:
+                done = self.writer.submit_together(parsed, len(parsed.rows))
+            return json_response(await asyncio.wrap_future(done))
         finally:
-            self.in_flight.give_back(len(body))
+            self.in_flight.n_bytes -= len(body)
 
     def _rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
-        """A table with the target among its columns."""
-        target, limits = self.live.target, self.limits
+        """Read a table with the target among its columns."""
+        target, limits, id = self.live.target, self.limits, UNSET
         if is_arrow:
             table = arrow_bodies.parse_table(body, limits)
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
-            self._check_classes(arrow_bodies.largest_numbers(table[target]))
-            return ParsedRequest(table, bodies.take_id(request, UNSET, limits))
-        parsed = bodies.decode(body, "LabelledRows", limits)
-        rows = bodies.take_rows(parsed, limits)
-        table = bodies.learning_table(parsed, rows, target, limits)
-        self._check_classes(parsed.targets or (row.get(target) for row in rows))
-        return ParsedRequest(table, bodies.take_id(request, parsed.id, limits))
+            labels = arrow_bodies.largest_numbers(table[target])
+        else:
+            parsed = json_bodies.decode(body, "LabelledRows", limits)
+            rows, id = json_bodies.take_rows(parsed, limits), parsed.id
+            table = json_bodies.learning_table(parsed, rows, target, limits)
+            labels = parsed.targets or [row.get(target) for row in rows]
+        self._check_classes(labels)
+        return ParsedRequest(table, take_id(request, id, limits))
 
     def _labels_to_take(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
-        """Keys and targets."""
-        target, limits = self.live.target, self.limits
-        key = bodies.take_parameter(request, "key", limits.name_length)
+        """Read keys and targets."""
+        target, limits, id = self.live.target, self.limits, UNSET
+        key = take_parameter(request, "key", limits.name_length)
         if is_arrow:
             table = arrow_bodies.parse_table(body, limits)
             keys, targets = arrow_bodies.take_labels(table, key or "key", target, limits)
-            self._check_classes(arrow_bodies.largest_numbers(targets))
-            return ParsedRequest(targets, bodies.take_id(request, UNSET, limits), keys)
-        parsed = bodies.decode(body, "Labels", limits)
-        keys, targets = bodies.take_labels(parsed, target, limits)
-        self._check_classes(label.target for label in parsed.labels)
-        return ParsedRequest(targets, bodies.take_id(request, parsed.id, limits), keys)
+            labels = arrow_bodies.largest_numbers(targets)
+        else:
+            parsed = json_bodies.decode(body, "Labels", limits)
+            keys, targets = json_bodies.take_labels(parsed, target, limits)
+            id, labels = parsed.id, [label.target for label in parsed.labels]
+        self._check_classes(labels)
+        return ParsedRequest(targets, take_id(request, id, limits), keys)
 
-    def _check_classes(self, values: Iterable[Any]) -> None:
+    def _check_classes(self, values: Sequence[Any]) -> None:
         """Refuse whole numbers as classes that no model could tell apart."""
         if self.live.task != "classification":
             return
@@ -204,32 +193,30 @@ class Handlers:
                     "numbers of 64 bits with a sign. Send it as text.",
                 )
 
-    def _learn_together(self, given: Sequence[ParsedRequest]) -> Sequence[answers.Learned | Exception]:
+    def _learn_together(self, requests: Sequence[ParsedRequest]) -> Sequence[responses.Learned | Exception]:
         """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
         try:
-            learned = self._writing(lambda: self._learn(given))
+            learned = self._write(self._learn, requests)
         except NotTogether:
-            half = len(given) // 2
-            return [*self._learn_together(given[:half]), *self._learn_together(given[half:])]
+            half = len(requests) // 2
+            return [*self._learn_together(requests[:half]), *self._learn_together(requests[half:])]
         except Exception as error:  # a value, not raised: the other half may have been learned
-            return [error] * len(given)
+            return [error] * len(requests)
         return [
             {"learned": one.rows, "quarantined": self._count(one.rows, one), "repeated": one.repeated}
             for one in learned
         ]
 
-    def _learn(self, given: Sequence[ParsedRequest]) -> Sequence[Learned]:
-        if len(given) == 1:
-            return [self.live.learn(given[0].rows, id=given[0].id)]
-        tables = [one.rows for one in given]
-        if not all(table.schema.equals(tables[0].schema) for table in tables):
+    def _learn(self, requests: Sequence[ParsedRequest]) -> Sequence[Learned]:
+        tables, first = [request.rows for request in requests], requests[0]
+        if len(requests) == 1:
+            return [self.live.learn(first.rows, id=first.id)]
+        if not all(table.schema.equals(first.rows.schema) for table in tables):
             raise NotTogether("their columns differ")
-        return self.live.learn_together(tables, [one.id for one in given])
+        return self.live.learn_together(tables, [request.id for request in requests])
 
-    def _take_labels(self, given: ParsedRequest) -> answers.Labelled:
-        assert given.keys is not None
-        keys = given.keys
-        labelled = self._writing(lambda: self.live.label(keys, given.rows, id=given.id))
+    def _take_labels(self, request: ParsedRequest) -> responses.Labelled:
+        labelled = self._write(self.live.label, request.keys, request.rows, id=request.id)
         return {
             "learned": labelled.learned,
             "corrected": labelled.corrected,
@@ -239,17 +226,17 @@ class Handlers:
             "repeated": labelled.repeated,
         }
 
-    def _count(self, n: int, outcome: Learned | Labelled) -> list[answers.Quarantined]:
+    def _count(self, n: int, result: Learned | Labelled) -> list[responses.Quarantined]:
         """Count rows that were learned or refused; return those refused, as the answer has them."""
-        if not outcome.repeated:
+        if not result.repeated:
             self.monitoring.learned.inc(n)
-            self.monitoring.quarantined.inc(outcome.quarantined)
-        return [{"row": row, "reason": reason} for row, reason in sorted(outcome.reasons.items())]
+            self.monitoring.quarantined.inc(result.quarantined)
+        return [{"row": row, "reason": reason} for row, reason in sorted(result.reasons.items())]
 
-    def _writing(self, work: Callable[[], T]) -> T:
-        """What a live model refuses, and what the disk does, as answers; /healthz hears of the disk."""
+    def _write(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Turn what a live model refuses, and what the disk does, into refusals; /healthz hears of the disk."""
         try:
-            done = work()
+            done = work(*arguments, **options)
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
@@ -266,9 +253,9 @@ class Handlers:
 
 
 def _is_arrow(request: Request) -> bool:
-    """Whether the body is in Arrow's format, not in JSON; others are refused."""
-    said = request.headers.get("content-type", "")
-    media_type = said.partition(";")[0].strip().lower()
+    """Return whether the body is in Arrow's format, not in JSON; others are refused."""
+    content_type = request.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
     if media_type not in (JSON_TYPE, ARROW_TYPE):
-        raise Refused(415, f"the body is of type {said[:100]!r}, expected {JSON_TYPE} or {ARROW_TYPE}.")
+        raise Refused(415, f"the body is of type {content_type[:100]!r}, expected {JSON_TYPE} or {ARROW_TYPE}.")
     return media_type == ARROW_TYPE

@@ -1,9 +1,8 @@
-"""Bodies of requests: read within limits, then rows, keys and targets out of JSON.
+"""Read bodies of requests within limits, and rows, keys and targets out of JSON.
 
 In flow bytes that anyone may have sent; out flow plain rows, or an Arrow table with one kind of value a column. What
-a body may hold is declared once, by :func:`declare`: the decoders and the OpenAPI document both come from there. What
-cannot be taken is refused with a sentence that names the column and the row. The same for Arrow's own format is in
-:mod:`streamboost.serving.arrow_bodies`.
+a body may hold is declared once, by :func:`declare`: the decoders and the OpenAPI document both come from there.
+Arrow's own format is read by :mod:`streamboost.serving.arrow_bodies`.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain, repeat
+from operator import contains
 from types import NoneType
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from streamboost.serving.errors import RETRY, Limits, Refused
 JSON_TYPE = "application/json"
 NUMBERS = frozenset({int, float, bool})
 LARGEST_INT = 2**63
+CLOSE = {"Connection": "close"}  # nobody waits for the rest of the body
 Row = dict[str, Any]
 Value = int | float | str | bool | None
 
@@ -45,22 +47,16 @@ class InFlightBytes:
             raise Refused(503, "the server holds as many requests as it can at the moment. Try again later.", RETRY)
         self.n_bytes += n
 
-    def give_back(self, n: int) -> None:
-        """Say that they are gone."""
-        self.n_bytes -= n
-
-
-CLOSE = {"Connection": "close"}  # nobody waits for the rest of the body
-
 
 async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) -> bytes:
-    """The whole body; whoever calls gives its length back to ``in_flight`` when it is done with it.
+    """Read the whole body; the caller subtracts its length from ``in_flight`` when it is done with it.
 
     What is too large is refused as soon as that is known: by its announced length, or while it is read.
     """
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    headers = request.headers
+    if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "the body is compressed, which is not taken. Send it as it is.")
-    announced = request.headers.get("content-length", "")
+    announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.body_bytes:
         raise _too_large(limits)
     parts: list[bytes] = []
@@ -68,13 +64,15 @@ async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) 
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
+                if not part:
+                    continue
                 if length + len(part) > limits.body_bytes:
                     raise _too_large(limits)
                 in_flight.take(len(part))
                 length += len(part)
                 parts.append(part)
     except BaseException as error:
-        in_flight.give_back(length)
+        in_flight.n_bytes -= length
         if isinstance(error, TimeoutError):
             raise Refused(
                 408, f"the body did not come within {limits.body_seconds:g} seconds. Send it faster, or less.", CLOSE
@@ -93,7 +91,7 @@ def _too_large(limits: Limits) -> Refused:
 
 
 def declare(limits: Limits) -> dict[str, type[Struct]]:
-    """What the bodies of requests may hold, by name.
+    """Declare what the bodies of requests may hold, by name.
 
     Limits that are refused with a status or a sentence of their own are only described here, as ``extra_json_schema``.
 
@@ -107,9 +105,8 @@ def declare(limits: Limits) -> dict[str, type[Struct]]:
         return Annotated[str, Meta(min_length=1, max_length=longest, description=told)]
 
     def many(kind: Any, told: str, **more: Any) -> Any:
-        return Annotated[
-            list[kind], Meta(min_length=1, description=told, extra_json_schema={"maxItems": limits.rows, **more})
-        ]
+        extra = {"maxItems": limits.rows, **more}
+        return Annotated[list[kind], Meta(min_length=1, description=told, extra_json_schema=extra)]
 
     def struct(name: str, *required: tuple[str, Any], **optional: Any) -> type[Struct]:
         members = [(member, kind | UnsetType, UNSET) for member, kind in optional.items()]
@@ -136,7 +133,7 @@ def _decoders(limits: Limits) -> dict[str, msgspec.json.Decoder[Any]]:
 
 
 def decode(body: bytes, name: str, limits: Limits) -> Any:
-    """A body of the declared name; members that are absent are ``UNSET``, of those that come twice the last counts."""
+    """Decode a body of the declared name; absent members are ``UNSET``, of those that come twice the last counts."""
     try:
         try:
             return _decoders(limits)[name].decode(body)
@@ -158,7 +155,7 @@ class _RawRows(Struct):
 
 
 def _with_column(place: str, body: bytes) -> str:
-    """A place such as ``$.rows[3][...]``, with the name of the column instead of the dots."""
+    """Name the column in a place such as ``$.rows[3][...]``, instead of the dots."""
     row, dots, _ = place.partition("[...]")
     if dots:
         with suppress(msgspec.ValidationError, IndexError):  # the fault was in rows that came twice
@@ -173,11 +170,13 @@ def _with_column(place: str, body: bytes) -> str:
 
 
 def take_rows(parsed: Any, limits: Limits) -> list[Row]:
-    """The rows of a request, ``rows`` or a single ``row``."""
+    """Return the rows of a request, ``rows`` or a single ``row``."""
     if (parsed.row is UNSET) == (parsed.rows is UNSET):
         raise Refused(422, "expected either rows, a list of objects, or row, a single object.")
-    rows: list[Row] = [parsed.row] if parsed.rows is UNSET else parsed.rows
-    check_count(len(rows), limits)
+    if parsed.rows is UNSET:
+        return [parsed.row]
+    check_count(len(parsed.rows), limits)
+    rows: list[Row] = parsed.rows
     return rows
 
 
@@ -199,13 +198,13 @@ def check_cells(n_rows: int, n_columns: int, limits: Limits) -> None:
         )
 
 
-def check_names(names: Iterable[str], limits: Limits) -> None:
+def check_names(names: Sequence[str], limits: Limits) -> None:
     """Refuse too many columns, and names that are empty or too long."""
-    names = list(names)
     if len(names) > limits.columns:
         raise Refused(422, f"there are {len(names):,} columns, expected at most {limits.columns:,}. Send fewer.")
-    for name in names:
-        check_text(name, "the name of a column", limits.name_length)
+    if not all(names) or max(map(len, names), default=0) > limits.name_length:
+        for name in names:
+            check_text(name, "the name of a column", limits.name_length)
 
 
 def check_text(value: Any, what: str, longest: int) -> str:
@@ -218,19 +217,19 @@ def check_text(value: Any, what: str, longest: int) -> str:
 
 
 def take_parameter(request: Request, name: str, longest: int) -> str | None:
-    """A text of the address, checked even where nobody needs it."""
-    found = request.query_params.get(name)
+    """Return a text of the address, checked even where nobody needs it."""
+    found = request.query_params.get(name) if request.scope["query_string"] else None
     return None if found is None else check_text(found, name, longest)
 
 
-def take_id(request: Request, said: str | UnsetType, limits: Limits) -> str | None:
-    """The request's id, from the body or the address."""
+def take_id(request: Request, in_body: str | UnsetType, limits: Limits) -> str | None:
+    """Return the request's id, from the body or the address."""
     found = take_parameter(request, "id", limits.id_length)
-    if said is UNSET:
+    if in_body is UNSET:
         return found
-    if found not in (None, said):
+    if found not in (None, in_body):
         raise Refused(422, "the body and the address have different ids, expected one. Leave one out.")
-    return said
+    return in_body
 
 
 def check_keys(keys: list[Any], n: int, limits: Limits) -> list[str]:
@@ -247,25 +246,28 @@ def check_keys(keys: list[Any], n: int, limits: Limits) -> list[str]:
 
 
 def table_of(rows: Sequence[Row], limits: Limits) -> Any:
-    """Rows as an Arrow table, columns in the order in which they first appear."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    """Turn rows into an Arrow table, columns in the order in which they first appear."""
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
     check_names(names, limits)
     if not names:
         raise Refused(422, "the rows are empty, expected at least one column.")
     check_cells(len(rows), len(names), limits)
-    return pa.table({name: column_of([row.get(name) for row in rows], name) for name in names})
+    columns = {name: list(map(dict.get, rows, repeat(name))) for name in names}
+    if set(map(type, chain.from_iterable(columns.values()))) <= {float, NoneType}:  # no need to look at each column
+        return pa.table(columns)
+    return pa.table({name: column_of(values, name) for name, values in columns.items()})
 
 
 def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) -> Any:
-    """Rows with their targets, which came in a column of the rows or beside them."""
-    targets = parsed.targets
+    """Turn rows with their targets, which came in a column of the rows or beside them, into an Arrow table."""
+    targets, is_in_rows = parsed.targets, any(map(contains, rows, repeat(target)))
     if targets is not UNSET:
         if len(targets) != len(rows):
             raise Refused(422, f"there are {len(targets):,} targets and {len(rows):,} rows, expected one for each row.")
-        if any(target in row for row in rows):
+        if is_in_rows:
             raise Refused(422, f"the rows have a column {target!r} and targets are given besides. Leave one out.")
         rows = [{**row, target: value} for row, value in zip(rows, targets, strict=True)]
-    elif not any(target in row for row in rows):
+    elif not is_in_rows:
         raise Refused(
             422, f"the rows have no column {target!r}, the target. Send it in the rows, or a list called targets."
         )
@@ -273,14 +275,14 @@ def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) ->
 
 
 def take_labels(parsed: Any, target: str, limits: Limits) -> tuple[list[str], Any]:
-    """Keys and their targets, an Arrow array of one kind."""
+    """Return keys and their targets, an Arrow array of one kind."""
     check_count(len(parsed.labels), limits)
     keys = check_keys([label.key for label in parsed.labels], len(parsed.labels), limits)
     return keys, column_of([label.target for label in parsed.labels], target)
 
 
 def column_of(values: list[Any], name: str) -> Any:
-    """Values of one kind as an Arrow array: numbers, truths, texts, or nothing at all."""
+    """Turn values of one kind into an Arrow array: numbers, truths, texts, or nothing at all."""
     kinds = set(map(type, values)) - {NoneType}
     if kinds <= {float} or kinds == {bool} or kinds == {str}:
         return pa.array(values)

@@ -1,4 +1,4 @@
-"""What every request passes before any route, and every answer after it: hosts, other sites, headers, times."""
+"""What every request passes before any route, and every response after it: hosts, origins, headers, timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamboost.serving.errors import RETRY
-from streamboost.serving.responses import answer
+from streamboost.serving.responses import json_response
 
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -18,7 +18,6 @@ SECURITY = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
-Note = Callable[[str, int, float], None]
 
 
 class RequestMiddleware:
@@ -29,24 +28,26 @@ class RequestMiddleware:
     app : ASGI application
     routes : collection of str
         Paths that are counted by themselves.
-    note : callable
-        Told of every request: its path, the status and the seconds it took.
+    observe : callable
+        Called after every request with its path, the status and the seconds it took.
     limit : int
         Requests that may be open at a time.
     """
 
-    def __init__(self, app: ASGIApp, *, routes: Collection[str], note: Note, limit: int) -> None:
-        self.app, self.routes, self.note, self.limit = app, frozenset(routes), note, limit
+    def __init__(
+        self, app: ASGIApp, *, routes: Collection[str], observe: Callable[[str, int, float], None], limit: int
+    ) -> None:
+        self.app, self.routes, self.observe, self.limit = app, frozenset(routes), observe, limit
         self.n_open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or refuse."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
 
-        async def send_on(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -57,27 +58,28 @@ class RequestMiddleware:
 
         app = self.app
         if self.n_open >= self.limit:
-            app = answer({"error": f"{self.limit} requests are open already. Try again later."}, 503, RETRY)
-        elif is_of_another_site(scope["method"], Headers(scope=scope)):
-            app = answer({"error": "the request comes from a page of another site, expected one of this server."}, 403)
+            app = json_response({"error": f"{self.limit} requests are open already. Try again later."}, 503, RETRY)
+        elif is_cross_site(scope["method"], Headers(scope=scope)):
+            sentence = "the request comes from a page of another site, expected one of this server."
+            app = json_response({"error": sentence}, 403)
         self.n_open += 1
         try:
-            await app(scope, receive, send_on)
+            await app(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
             path = scope["path"]
-            self.note(path if path in self.routes else "other", status, time.perf_counter() - started)
+            self.observe(path if path in self.routes else "other", status, time.perf_counter() - started)
 
 
-def is_of_another_site(method: str, headers: Headers) -> bool:
-    """Whether a page of another site has a browser ask for something that may change the model.
+def is_cross_site(method: str, headers: Headers) -> bool:
+    """Return whether a page of another site has a browser ask for something that may change the model.
 
     A browser sends along what opens this server (a password that was typed in once, or being on this machine) whoever
     asks it to. A ``Bearer`` token is only sent by someone who has it.
 
     Examples
     --------
-    >>> is_of_another_site("POST", Headers({"host": "localhost:8000", "origin": "http://evil.example"}))
+    >>> is_cross_site("POST", Headers({"host": "localhost:8000", "origin": "http://evil.example"}))
     True
     """
     if method in ("GET", "HEAD") or headers.get("authorization", "").lower().startswith("bearer "):
@@ -89,9 +91,7 @@ def is_of_another_site(method: str, headers: Headers) -> bool:
 
 
 class KnownHosts:
-    """Starlette's check of the Host header, refused in a JSON sentence like everything else.
-
-    A web page that has a name of its own resolve to this machine (DNS rebinding) is kept out by this.
+    """Starlette's check of the Host header against DNS rebinding, refused in a JSON sentence like everything else.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class KnownHosts:
         self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or refuse."""
+        """Pass a request on, or refuse it."""
 
         async def passed(*_: object) -> None:
             await self.app(scope, receive, send)
@@ -113,6 +113,6 @@ class KnownHosts:
             if message["type"] == "http.response.start":
                 host, names = Headers(scope=scope).get("host", ""), ", ".join(sorted(set(self.hosts)))
                 sentence = f"the Host header is {host[:100]!r}, expected one of {names}."
-                await answer({"error": sentence}, 400)(scope, receive, send)
+                await json_response({"error": sentence}, 400)(scope, receive, send)
 
         await TrustedHostMiddleware(passed, self.hosts, www_redirect=False)(scope, receive, refused)

@@ -1,4 +1,4 @@
-"""What the server tells of itself and its model: to people, to Prometheus, to the dashboard."""
+"""What the server tells of itself and its model: scores, Prometheus, health, the dashboard."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -19,19 +20,80 @@ from starlette.responses import Response
 
 from streamboost.dashboard import Feed, observe
 from streamboost.estimators.describe import describe
-from streamboost.live import LiveModel
+from streamboost.evaluation.metrics import BY_NAME
+from streamboost.evaluation.scorebook import DEFAULTS, ScoreBook, Scored
+from streamboost.live import LearnedBatch, LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.errors import RETRY
 from streamboost.serving.json_bodies import InFlightBytes
-from streamboost.serving.responses import answer
-from streamboost.serving.score_keeper import ScoreKeeper
+from streamboost.serving.responses import json_response
 from streamboost.serving.writer import ModelCopy, Writer
 
+SCORES = "scores"  # where the live model's state keeps them
+FOREVER = 2**62  # rows between reports of scores: they are asked for, not waited for
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
-KEPT = 2000  # latencies of predictions
+LATENCIES = 2000  # of predictions, that are kept
 EVERY = 1.0  # seconds between observations for the dashboard
 LOOKS = 10  # of them, over which the rows per second are counted
 logger = logging.getLogger(__name__)
+
+
+class ScoreKeeper:
+    """Keeps score of a live model, as its ``on_learned``.
+
+    Scored are the predictions that were answered, or else those made just before each row was learned. The score is
+    part of the live model's state: it is saved with the model, and after a crash it goes on with it.
+
+    Parameters
+    ----------
+    window : int
+        Over how many of the latest rows windowed metrics look (default 1000), if no score was kept before.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from streamboost import SGBRegressor
+    >>> keeper = ScoreKeeper()
+    >>> with LiveModel(tempfile.mkdtemp(), SGBRegressor(), target="y", on_learned=keeper) as live:
+    ...     _ = live.learn(pa.table({"x": [1.0, 2.0], "y": [3.0, 3.0]}))
+    ...     sorted(keeper.scores(live.state)[0])
+    ['mae', 'r2', 'rmse']
+    """
+
+    def __init__(self, window: int = 1000) -> None:
+        self.window = window
+        self._lock = threading.Lock()  # the writer adds, others read
+
+    def __call__(self, state: dict[str, Any], batch: LearnedBatch) -> None:
+        """Score a batch; a corrected row was scored before."""
+        if batch.kind == "correct":
+            return
+        predicted = batch.honest()
+        if not predicted.known.any():
+            return
+        with self._lock:
+            if SCORES not in state:
+                state[SCORES] = ScoreBook(_default_metrics(batch), every=FOREVER, window=self.window)
+            for _ in state[SCORES].add(Scored(batch.y, predicted, 0.0)):
+                pass
+
+    def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return metrics by name, over all rows and over the latest; NaN where one has no meaning yet."""
+        with self._lock:
+            book: ScoreBook | None = state.get(SCORES)
+            if book is None:
+                return {}, {}
+            report = book.report()
+        return report.running, report.windowed
+
+
+def _default_metrics(batch: LearnedBatch) -> list[Any]:
+    """Return the usual metrics for what was learned: numbers are predicted as floats, classes never are."""
+    predicted = batch.answers
+    is_number = predicted.probabilities is None and np.asarray(predicted.values).dtype.kind == "f"
+    kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
+    return [kind for kind in kinds if predicted.probabilities is not None or kind.need != "probability"]
 
 
 class Monitoring:
@@ -41,24 +103,24 @@ class Monitoring:
         self, live: LiveModel, writer: Writer, keeper: ScoreKeeper, in_flight: InFlightBytes, feed: Feed
     ) -> None:
         self.live, self.writer, self.keeper, self.in_flight, self.feed = live, writer, keeper, in_flight, feed
-        self.registry = CollectorRegistry()
-
-        def counter(name: str, help: str) -> Counter:
-            return Counter(f"streamboost_{name}", help, registry=self.registry)
-
-        self.learned = counter("rows_learned", "Rows learned since the server started.")
-        self.predicted = counter("predictions", "Rows predicted since the server started.")
-        self.quarantined = counter("rows_quarantined", "Rows refused and kept apart since the server started.")
+        self.registry = registry = CollectorRegistry()
+        self.learned = Counter("streamboost_rows_learned", "Rows learned since the server started.", registry=registry)
+        self.predicted = Counter(
+            "streamboost_predictions", "Rows predicted since the server started.", registry=registry
+        )
+        self.quarantined = Counter(
+            "streamboost_rows_quarantined", "Rows refused and kept apart since the server started.", registry=registry
+        )
         self.requests = Histogram(
             "streamboost_request_seconds",
             "How long requests took, by route and status.",
             ("route", "status"),
-            registry=self.registry,
+            registry=registry,
             buckets=BUCKETS,
         )
-        self.registry.register(self)
+        registry.register(self)
         self._lock = threading.Lock()
-        self._latencies: deque[float] = deque(maxlen=KEPT)
+        self._latencies: deque[float] = deque(maxlen=LATENCIES)
         self._n_timed = 0  # predictions whose latency was noted
         self._began = time.time()
         self._looks = deque([(live.rows, time.monotonic())], maxlen=LOOKS + 1)
@@ -70,27 +132,27 @@ class Monitoring:
     # Routes.
 
     async def model(self, request: Request) -> Response:
-        """What the model is."""
-        published = self.writer.published
-        return answer(await asyncio.to_thread(describe, published.model) | {"target": self.live.target})
+        """Describe the model."""
+        described = await asyncio.to_thread(describe, self.writer.published.model)
+        return json_response(described | {"target": self.live.target})
 
     async def metrics(self, request: Request) -> Response:
-        """All numbers, for Prometheus."""
+        """Return all numbers, for Prometheus."""
         text = await asyncio.to_thread(generate_latest, self.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, request: Request) -> Response:
-        """Whether the server is well; as anyone may ask, files are named without saying where they are."""
+        """Tell whether the server is well; as anyone may ask, files are named without saying where they are."""
         state = {"status": "ok", "rows": self.writer.published.rows}
         failure = self.writer.failure
         if failure is None:
-            return answer(state)
+            return json_response(state)
         named = failure.replace(os.path.join(self.live.directory, ""), "")
-        return answer({**state, "status": "failing", "error": named}, 503, RETRY)
+        return json_response({**state, "status": "failing", "error": named}, 503, RETRY)
 
     # Numbers.
 
-    def note(self, route: str, status: int, seconds: float) -> None:
+    def observe(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self.requests.labels(route, str(status)).observe(seconds)
         if route == "/predict" and status == 200:
@@ -99,8 +161,8 @@ class Monitoring:
                 self._n_timed += 1
 
     def collect(self) -> Iterable[Metric]:
-        """Numbers of this moment, as Prometheus' client wants them."""
-        for name, told, value in self._numbers():
+        """Yield numbers of this moment, as Prometheus' client wants them."""
+        for name, told, value in self._gauges():
             if isinstance(value, dict):
                 family = GaugeMetricFamily(f"streamboost_{name}", told, labels=["metric"])
                 for metric, number in value.items():
@@ -109,7 +171,7 @@ class Monitoring:
             else:
                 yield GaugeMetricFamily(f"streamboost_{name}", told, value=value)
 
-    def _numbers(self) -> Iterable[tuple[str, str, Any]]:
+    def _gauges(self) -> Iterable[tuple[str, str, Any]]:
         live, published = self.live, self.writer.published
         running, windowed = self.keeper.scores(live.state)
         yield "model_rows", "Rows the model has learned, ever.", live.rows
@@ -157,9 +219,10 @@ class Monitoring:
             return
         self._told, self._rests = state, pace == 0
         running, windowed = self.keeper.scores(live.state)
-        events = [{**event._asdict(), "time": None} for event in _events(published)[: self._n_before]]
-        events += _events(published)[self._n_before :]
+        events = _events(published)
         new, self._n_events = events[self._n_events :], len(events)
+        n_old = max(self._n_before - (len(events) - len(new)), 0)
+        new[:n_old] = [{**event._asdict(), "time": None} for event in new[:n_old]]
         observation = observe(
             published.model,
             rows=published.rows,
@@ -174,7 +237,7 @@ class Monitoring:
         self.feed.publish(observation)
 
     def _latency_ms(self) -> dict[str, float] | None:
-        """The median and the 99th percentile of the latest predictions."""
+        """Return the median and the 99th percentile of the latest predictions."""
         with self._lock:
             latest = sorted(self._latencies)
         if not latest:
@@ -182,5 +245,5 @@ class Monitoring:
         return {name: 1e3 * latest[int(len(latest) * q)] for name, q in (("p50", 0.5), ("p99", 0.99))}
 
 
-def _events(published: ModelCopy) -> list[Any]:
-    return list(published.model.events_) if published.is_ready else []
+def _events(copy: ModelCopy) -> list[Any]:
+    return list(copy.model.events_) if copy.is_ready else []

@@ -22,7 +22,7 @@ from streamboost.features.labels import LabelKind, kind_of
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
-from streamboost.serving.score_keeper import ScoreKeeper
+from streamboost.serving.monitoring import ScoreKeeper
 
 WHOLE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 

@@ -8,8 +8,7 @@ from msgspec.json import schema_components
 
 from streamboost import __version__
 from streamboost.dashboard.assets import FILES
-from streamboost.serving import json_bodies as bodies
-from streamboost.serving import responses as answers
+from streamboost.serving import json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.errors import Limits
 from streamboost.serving.json_bodies import JSON_TYPE
@@ -72,7 +71,7 @@ def document(limits: Limits, has_tokens: bool) -> Document:
 
 
 def _schemas(limits: Limits) -> Document:
-    kinds = [*bodies.declare(limits).values(), *answers.DECLARED]
+    kinds = [*json_bodies.declare(limits).values(), *responses.DECLARED]
     _, schemas = schema_components(kinds, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         schema["additionalProperties"] = False

@@ -1,4 +1,4 @@
-"""What requests are answered: their members, and what a published model says of rows, as JSON or Arrow have it."""
+"""Responses: their members, declared once, and the predictions of a model as JSON or Arrow."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Error(TypedDict):
 DECLARED = (Predictions, Learned, Labelled, Saved, Health, Error)
 
 
-class Answers(NamedTuple):
+class Predicted(NamedTuple):
     """Predictions of some rows, and for classes the probability of each, where the model has them."""
 
     predictions: list[Any]
@@ -87,55 +87,54 @@ class Answers(NamedTuple):
     probabilities: list[list[float]] | None
 
 
-def predict(published: ModelCopy, rows: Sequence[Row] | Any) -> Answers:
-    """Ask a model about rows, a list of dicts or an Arrow table; what it refuses, is refused."""
-    model = published.model
+def predict(copy: ModelCopy, rows: Sequence[Row] | Any) -> Predicted:
+    """Predict rows, a list of dicts or an Arrow table; what the model refuses, is refused."""
+    model = copy.model
     has_probabilities = hasattr(model, "classes_") and hasattr(model, "predict_proba")
     try:
         if isinstance(rows, list) and len(rows) == 1:  # the fastest way for the most frequent request
-            said = model.predict_one(rows[0])
+            prediction = model.predict_one(rows[0])
             if not has_probabilities:
-                return Answers([said], [], None)
+                return Predicted([prediction], [], None)
             each = model.predict_proba_one(rows[0])
-            return Answers([said], list(each), [list(each.values())])
+            return Predicted([prediction], list(each), [list(each.values())])
         predictions = model.predict(rows).tolist()
         if not has_probabilities:
-            return Answers(predictions, [], None)
-        return Answers(predictions, model.classes_.tolist(), model.predict_proba(rows).tolist())
+            return Predicted(predictions, [], None)
+        return Predicted(predictions, model.classes_.tolist(), model.predict_proba(rows).tolist())
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise Refused(422, str(error)) from None
 
 
-def name_of(label: Any) -> str:
-    """A class as a name of a JSON object."""
-    return label if isinstance(label, str) else json.dumps(label)
-
-
-def as_json(answers: Answers, published: ModelCopy, unknown: Sequence[str]) -> Predictions:
-    """The body of an answer."""
-    body: Predictions = {"predictions": _finite(answers.predictions), "model_rows": published.rows}
-    if answers.probabilities is not None:
-        names = [name_of(label) for label in answers.classes]
-        body["probabilities"] = [dict(zip(names, row, strict=True)) for row in answers.probabilities]
+def predictions_json(found: Predicted, copy: ModelCopy, unknown: Sequence[str]) -> Predictions:
+    """Return the body of a response."""
+    body: Predictions = {"predictions": _finite(found.predictions), "model_rows": copy.rows}
+    if found.probabilities is not None:
+        names = [_class_name(label) for label in found.classes]
+        body["probabilities"] = [dict(zip(names, row, strict=True)) for row in found.probabilities]
     if unknown:
         body["unknown_columns"] = sorted(unknown)
     return body
 
 
-def as_arrow(answers: Answers, published: ModelCopy, unknown: Sequence[str]) -> bytes:
-    """The same as an Arrow stream: ``prediction``, and ``probability:LABEL`` for each class."""
-    columns: dict[str, Any] = {"prediction": pa.array(_finite(answers.predictions))}
-    if answers.probabilities is not None:
-        for label, values in zip(answers.classes, zip(*answers.probabilities, strict=True), strict=True):
-            columns[f"probability:{name_of(label)}"] = pa.array(values, pa.float64())
-    facts = {"model_rows": str(published.rows), "unknown_columns": json.dumps(sorted(unknown))}
-    return write_table(columns, facts)
+def predictions_arrow(found: Predicted, copy: ModelCopy, unknown: Sequence[str]) -> bytes:
+    """Return the same as an Arrow stream: ``prediction``, and ``probability:LABEL`` for each class."""
+    columns: dict[str, Any] = {"prediction": pa.array(_finite(found.predictions))}
+    if found.probabilities is not None:
+        for label, values in zip(found.classes, zip(*found.probabilities, strict=True), strict=True):
+            columns[f"probability:{_class_name(label)}"] = pa.array(values, pa.float64())
+    metadata = {"model_rows": str(copy.rows), "unknown_columns": json.dumps(sorted(unknown))}
+    return write_table(columns, metadata)
+
+
+def _class_name(label: Any) -> str:
+    return label if isinstance(label, str) else json.dumps(label)
 
 
 def _finite(values: list[Any]) -> list[Any]:
     return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
 
 
-def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON in ASCII, so that nothing a client sent cannot be written."""
+def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON in ASCII, so that nothing a client sent cannot be written."""
     return Response(json.dumps(body, allow_nan=False), status, headers, JSON_TYPE)

@@ -1,8 +1,8 @@
-"""A connection that brings no request is not kept for ever, nor is a head that has no end.
+"""Close connections that bring no request in time, and heads that have no end.
 
 uvicorn has a time-out for idle connections, but none for a head that comes letter by letter, nor for the rest of a body
 that was refused already; its parser keeps a head of any length, and as many headers as follow a body; and of a client
-that waits for no answer it reads requests faster than it answers them. Bodies that are read have their own limits, see
+that waits for no response it reads requests faster than it responds. Bodies that are read have their own limits, see
 :mod:`streamboost.serving.json_bodies`.
 """
 
@@ -16,28 +16,28 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protocol]:
-    """A protocol for uvicorn that closes connections on which bytes, but neither request nor body, have come.
+    """Return a protocol for uvicorn that closes connections on which bytes, but neither request nor body, have come.
 
     Parameters
     ----------
     seconds : float
         For how long they may come.
     n_bytes : int
-        How many may; what the connection brings at once may be a little more.
+        How many may (default 65,536); what the connection brings at once may be a little more.
     """
 
-    class PatientProtocol(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
+    class TimeoutProtocol(HttpToolsProtocol):
+        _idle_timer: asyncio.TimerHandle | None = None
         _n_bytes = 0  # of a head, of what may follow a body, of whatever stands between its parts
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._wind_up()
+            self._update_timer()
 
         def data_received(self, data: bytes) -> None:
             self._n_bytes += len(data)
             super().data_received(data)
-            self._wind_up()
+            self._update_timer()
             if self._n_bytes > n_bytes:
                 self._refuse()
 
@@ -63,34 +63,34 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
 
         def _refuse(self) -> None:
             is_head = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
-            if is_head and not self.transport.is_closing():  # else there is an answer already, or one to come
-                self.transport.write(_too_long(n_bytes))
+            if is_head and not self.transport.is_closing():  # else there is a response already, or one to come
+                self.transport.write(_head_too_large(n_bytes))
             self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
-            self._stop()
+            self._stop_timer()
 
-        def _wind_up(self) -> None:
-            """Run the timer as long as no request is being answered; bytes do not wind it up again."""
+        def _update_timer(self) -> None:
+            """Run the timer as long as no request is being answered; bytes do not start it anew."""
             if self.cycle is not None and not self.cycle.response_complete:
-                self._stop()
-            elif self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._give_up)
+                self._stop_timer()
+            elif self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(seconds, self._time_out)
 
-        def _give_up(self) -> None:
+        def _time_out(self) -> None:
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
 
-        def _stop(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+        def _stop_timer(self) -> None:
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+                self._idle_timer = None
 
-    return PatientProtocol
+    return TimeoutProtocol
 
 
-def _too_long(n_bytes: int) -> bytes:
+def _head_too_large(n_bytes: int) -> bytes:
     body = json.dumps({"error": f"the head is larger than {n_bytes:,} bytes. Send fewer or shorter headers."}).encode()
     head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

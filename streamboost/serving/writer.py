@@ -6,9 +6,9 @@
                                                │
                                                └── now and then a copy ──▶ Writer.published ──▶ predictions
 
-A copy is made by the writer between two requests, so it is the model after some request and never half of one; once
-published it is never changed. Whoever predicts takes the newest with one look at an attribute, and waits for nobody.
-Requests that have come to wait may be done together, which costs less: the longer the queue, the faster it goes.
+The writer copies the model between two requests, so a copy is never half of one; once published it is never changed.
+Whoever predicts takes the newest and waits for nobody. Requests that have come to wait may be learned together, which
+costs less: the longer the queue, the faster it goes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARE = 0.05  # of the writer's time that copying may take
 STALEST = 1.0  # seconds, after which a copy is made whatever it costs
 NICENESS = 10  # of the writer
 PAUSE = 1.0  # seconds between two looks at what has expired
-TOGETHER = 1000  # rows of requests that are done as one, at most
+TOGETHER = 1000  # rows of requests that are learned as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
 RETRY_CHECKPOINT = 30.0  # seconds after which a disk that failed is tried again
 logger = logging.getLogger(__name__)
@@ -52,18 +52,18 @@ class ModelCopy:
             self.columns = frozenset(map(str, names if names is not None else range(model.encoder_.n_features)))
 
     def __del__(self) -> None:
-        """When nobody predicts with it any more, let go of the cycle between boosters and the arrays they share.
+        """Break the cycle between boosters and the arrays they share, once nobody predicts with the copy.
 
-        Else copies, ten a second of some megabytes each, would wait for the collector, and everyone for it.
+        Else copies, ten a second of some megabytes each, would wait for the garbage collector, and everyone for it.
         """
         for booster in getattr(getattr(self.model, "committee_", None), "boosters", ()):
             booster.detach()
 
 
 class _Job(NamedTuple):
-    work: Callable[[], Any] | None  # None for what may be done together with others
+    work: Callable[[], Any] | None  # None for rows that may be learned together with others
     done: Future[Any]
-    given: Any = None
+    request: Any = None
     n_rows: int = 0
 
 
@@ -74,10 +74,9 @@ class Writer:
     ----------
     live : LiveModel
     together : callable
-        Given a list of what requests brought, does them all in their order, and returns a result or an exception for
-        each.
+        Called with a list of requests, learns them in their order, and returns a result or an exception for each.
     waiting : int
-        Requests that may wait; more are refused.
+        Requests that may wait (default 256); more are refused.
     clock : callable
         Seconds.
 
@@ -108,23 +107,21 @@ class Writer:
         waiting: int = 256,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.live, self.together = live, together
-        self.clock = clock
+        self.live, self.together, self.clock = live, together, clock
         self.published = self._copy(0)
         self.failures: dict[str, str] = {}
         self._jobs: deque[_Job] = deque()
         self._waiting = waiting
         self._thread = threading.Thread(target=self._run, name="streamboost-writer", daemon=True)
         self._taking = threading.Condition()
-        self._stopping = False
-        self._has_ended = False
+        self._stopping = self._has_ended = False
         self._changed: float | None = None  # when the model first differed from the newest copy, or that last failed
         self._due = 0.0  # when copying is affordable again
         self._looked = clock()
         self._tried = clock()  # when the disk was last well, or tried
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -139,9 +136,9 @@ class Writer:
         """Have something done by the writer; refuse if too much is waiting already."""
         return self._put(_Job(work, Future()))
 
-    def submit_together(self, given: Any, n_rows: int) -> Future[Any]:
-        """Have what a request brought done, by itself or with others that wait."""
-        return self._put(_Job(None, Future(), given, n_rows))
+    def submit_together(self, request: Any, n_rows: int) -> Future[Any]:
+        """Have the rows of a request learned, by themselves or with others that wait."""
+        return self._put(_Job(None, Future(), request, n_rows))
 
     def _put(self, job: _Job) -> Future[Any]:
         with self._taking:
@@ -150,9 +147,8 @@ class Writer:
             if self._has_ended:
                 raise _broken()
             if len(self._jobs) >= self._waiting:
-                raise Refused(
-                    503, f"{self._waiting} requests are waiting to be learned already. Try again later.", RETRY
-                )
+                sentence = f"{self._waiting} requests are waiting to be learned already. Try again later."
+                raise Refused(503, sentence, RETRY)
             self._jobs.append(job)
             self._taking.notify()
         return job.done
@@ -175,14 +171,14 @@ class Writer:
     # In the writer's thread.
 
     def _run(self) -> None:
-        if sys.platform == "linux":  # where processors are scarce, predictions go before this thread
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        _lower_priority()
         try:
             while (jobs := self._next()) is not None:
                 self._do(jobs)
-                self._look()
-                if self._is_copy_due():
+                now = self.clock()
+                if now - self._looked >= PAUSE:
+                    self._look()
+                if self._changed is not None and (now >= self._due or now - self._changed >= STALEST):
                     self._publish()
             self._publish()
         finally:  # refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone
@@ -213,33 +209,29 @@ class Writer:
                 n_rows += job.n_rows
                 if jobs and (jobs[0].work is not None or job.work is not None or n_rows > TOGETHER):
                     break
-                jobs.append(self._jobs.popleft())
+                self._jobs.popleft()
+                if job.done.set_running_or_notify_cancel():  # else nobody waits for it any more
+                    jobs.append(job)
         return jobs
 
     def _do(self, jobs: list[_Job]) -> None:
-        jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]  # else nobody waits for it any more
         if not jobs:
             return
         results: Sequence[Any]
         try:
             work = jobs[0].work
-            results = self.together([job.given for job in jobs]) if work is None else [work()]
+            results = self.together([job.request for job in jobs]) if work is None else [work()]
         except BaseException as error:
             results = [error] * len(jobs)
-        if not all(isinstance(result, BaseException) for result in results):
+        if not all([isinstance(result, BaseException) for result in results]):
             self._note_change()
             if not self.published.is_ready and hasattr(self.live.model, "committee_"):
                 self._publish()  # the first: whoever is told that rows are learned may ask next
         for job, result in zip(jobs, results, strict=True):
-            if isinstance(result, BaseException):
-                job.done.set_exception(result)
-            else:
-                job.done.set_result(result)
+            (job.done.set_exception if isinstance(result, BaseException) else job.done.set_result)(result)
 
     def _look(self) -> None:
-        """Now and then, see to what nobody asks for."""
-        if self.clock() - self._looked < PAUSE:
-            return
+        """See to what nobody asks for: rows that have expired, and a disk that failed."""
         if not self._expire():
             return  # the next look comes after the next request, or at once if there is none
         self._looked = self.clock()
@@ -271,12 +263,6 @@ class Writer:
         if self._changed is None:
             self._changed = self.clock()
 
-    def _is_copy_due(self) -> bool:
-        if self._changed is None:
-            return False
-        now = self.clock()
-        return now >= self._due or now - self._changed >= STALEST
-
     def _publish(self) -> None:
         if self._changed is None:
             return
@@ -296,6 +282,13 @@ class Writer:
 
     def _copy(self, number: int) -> ModelCopy:
         return ModelCopy(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
+
+
+def _lower_priority() -> None:
+    """Lower this thread's priority so predictions win the CPU."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _broken() -> Refused:

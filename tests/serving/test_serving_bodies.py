@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamboost.serving import arrow_bodies
-from streamboost.serving import json_bodies as bodies
+from streamboost.serving import arrow_bodies, json_bodies
 from streamboost.serving.errors import Limits, Refused
 
 LIMITS = Limits(rows=50, columns=20, cells=500, key_length=10, name_length=15)
@@ -44,20 +43,20 @@ def stream(table, compression=None):
 
 
 def read(name, body):
-    return bodies.decode(body if isinstance(body, bytes) else json.dumps(body).encode(), name, LIMITS)
+    return json_bodies.decode(body if isinstance(body, bytes) else json.dumps(body).encode(), name, LIMITS)
 
 
 def rows_of(body):
-    return bodies.take_rows(read("Rows", body), LIMITS)
+    return json_bodies.take_rows(read("Rows", body), LIMITS)
 
 
 def table_of(rows):
-    return bodies.table_of(rows_of({"rows": rows}), LIMITS)
+    return json_bodies.table_of(rows_of({"rows": rows}), LIMITS)
 
 
 def learning_table(body):
     parsed = read("LabelledRows", body)
-    return bodies.learning_table(parsed, bodies.take_rows(parsed, LIMITS), "y", LIMITS)
+    return json_bodies.learning_table(parsed, json_bodies.take_rows(parsed, LIMITS), "y", LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_targets_come_in_the_rows_or_beside_them_but_not_both_or_neither():
 @pytest.mark.parametrize("keys", [["a"], ["a", "a"], ["a", 1], ["a", ""], ["a", "b" * 11], "ab"])
 def test_keys_are_one_text_a_row_and_each_once(keys):
     body = {"rows": [{"x": 1}] * 2, "keys": keys}
-    assert refusal(lambda: bodies.check_keys(read("Rows", body).keys, 2, LIMITS))[0] == 422
+    assert refusal(lambda: json_bodies.check_keys(read("Rows", body).keys, 2, LIMITS))[0] == 422
 
 
 @pytest.mark.parametrize("labels", [None, [], [1], [{"key": "a"}], [{"key": "a", "target": 1, "x": 2}]])
