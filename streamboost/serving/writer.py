@@ -175,10 +175,9 @@ class Writer:
         try:
             while (jobs := self._next()) is not None:
                 self._do(jobs)
-                now = self.clock()
-                if now - self._looked >= PAUSE:
+                if self.clock() - self._looked >= PAUSE:
                     self._look()
-                if self._changed is not None and (now >= self._due or now - self._changed >= STALEST):
+                if self._is_copy_due():
                     self._publish()
             self._publish()
         finally:  # refuse whatever waits and whatever would come: nobody is to wait for a thread that is gone
@@ -262,6 +261,10 @@ class Writer:
     def _note_change(self) -> None:
         if self._changed is None:
             self._changed = self.clock()
+
+    def _is_copy_due(self) -> bool:
+        now = self.clock()
+        return self._changed is not None and (now >= self._due or now - self._changed >= STALEST)
 
     def _publish(self) -> None:
         if self._changed is None:
