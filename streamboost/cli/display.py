@@ -49,7 +49,7 @@ class Screen:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal and not self.console.quiet:
-            has_end = self.source.share(self.run.position) is not None
+            has_end = self.source.progress(self.run.position) is not None
             self.bar = Progress(
                 *([BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
                 TextColumn("{task.fields[said]}", markup=False),
@@ -71,7 +71,7 @@ class Screen:
             self.console.print(f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan")
         if self.bar is not None:
             bad = f", {self.run.bad.n:,} bad" if self.run.bad.n else ""
-            self.bar.update(self.task, completed=self.source.share(self.run.position), said=f"{report}{bad}")
+            self.bar.update(self.task, completed=self.source.progress(self.run.position), said=f"{report}{bad}")
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.console.print(str(report), soft_wrap=True)
             self.last_line = time.monotonic()

@@ -79,9 +79,9 @@ class Peeked(Source):
         """Pass it on."""
         self.source.acknowledge(position)
 
-    def share(self, position: Position) -> float | None:
+    def progress(self, position: Position) -> float | None:
         """Ask the source."""
-        return self.source.share(position)
+        return self.source.progress(position)
 
     @property
     def stop(self) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ Position: TypeAlias = Any  # what JSON can hold: dict, list, str, int, float, bo
 
 
 class Batch(NamedTuple):
-    """Some rows, and where the next one is."""
+    """Some rows, and the position after them."""
 
     table: Any  # pyarrow.Table
     position: Position
@@ -46,19 +46,19 @@ class Source(ABC):
         """Yield the rows after ``position`` in batches of ``n_rows``; the last may be smaller, none is empty.
 
         Reading from the position of any batch gives the rows after it, each once and in order, whatever ``n_rows``
-        is then. A source that waits for rows may yield smaller batches rather than keep what it has.
+        is then; the default position, None, is the beginning. A source that waits for rows may yield smaller batches.
         """
 
     def acknowledge(self, position: Position) -> None:  # noqa: B027 - most sources have nothing to do here
-        """Hear that nothing before ``position``, never None, will be asked for again: its snapshot is durable."""
+        """Commit a position, never None: its snapshot is durable, nothing before it will be read again."""
 
     @property
     def schema(self) -> Any:
-        """The ``pyarrow.Schema`` of the rows, or None while it is not known."""
+        """Return the ``pyarrow.Schema`` of the rows, or None while it is not known."""
         return None
 
-    def share(self, position: Position) -> float | None:
-        """How much of all rows lies before ``position``, from 0 to 1; None where there is no end to be seen."""
+    def progress(self, position: Position) -> float | None:
+        """Return the share of all rows before ``position``, from 0 to 1; None for a stream without end."""
         return None
 
 
@@ -85,6 +85,9 @@ class BadRow(ValueError):
         self.text = text
 
 
+OnBad: TypeAlias = Literal["raise", "skip"] | Callable[[BadRow], object]
+
+
 class Piece(NamedTuple):
     """Rows as a reader found them, of whatever number, and the position after the first k of them.
 
@@ -95,14 +98,14 @@ class Piece(NamedTuple):
     after: Callable[[int], Position]
 
 
-def in_batches(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
-    """Cut and join pieces to batches of ``n_rows``; at a None, which says that no more is coming soon, give all.
+def rebatch(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
+    """Join and split pieces to batches of ``n_rows``; a None, for "no more soon", flushes what is gathered.
 
     Examples
     --------
     >>> table = pa.table({"x": [0, 1, 2]})
     >>> pieces = [Piece(table, lambda k: k), Piece(table, lambda k: 3 + k)]
-    >>> [(batch.table["x"].to_pylist(), batch.position) for batch in in_batches(iter(pieces), 4)]
+    >>> [(batch.table["x"].to_pylist(), batch.position) for batch in rebatch(iter(pieces), 4)]
     [([0, 1, 2, 0], 4), ([1, 2], 6)]
     """
     gathered: list[Any] = []
@@ -133,13 +136,13 @@ def in_batches(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
 
 
 def check_n_rows(n_rows: object) -> None:
-    """Refuse a size that is no size."""
+    """Refuse an ``n_rows`` that is not a whole number above 0."""
     if not isinstance(n_rows, int) or n_rows < 1:
         raise ValueError(f"n_rows is {n_rows!r}, expected a whole number of at least 1. If unsure, leave it out.")
 
 
 def check_row_number(position: Position, n_rows: float, what: str) -> int:
-    """A position that is a row number, at most ``n_rows``; None is row 0."""
+    """Return a position that is a row number, at most ``n_rows``; None is row 0."""
     if position is None:
         return 0
     if not isinstance(position, int) or not 0 <= position <= n_rows:
@@ -148,3 +151,22 @@ def check_row_number(position: Position, n_rows: float, what: str) -> int:
             "Resume with the data that the position was taken from, or start from None."
         )
     return position
+
+
+def foreign_position(position: Position) -> ValueError:
+    """Return the error for a position of another kind of source."""
+    return ValueError(f"position is {position!r}, expected one of a batch of this source. To start anew pass None.")
+
+
+def check_on_bad(on_bad: object) -> None:
+    """Refuse an ``on_bad`` that is neither "raise" nor "skip" nor callable."""
+    if on_bad not in ("raise", "skip") and not callable(on_bad):
+        raise ValueError(f"on_bad is {on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
+
+
+def handle_bad(on_bad: OnBad, bad: BadRow) -> None:
+    """Raise a bad row, pass over it, or hand it to the function."""
+    if on_bad == "raise":
+        raise bad
+    if callable(on_bad):
+        on_bad(bad)

@@ -1,4 +1,4 @@
-"""A file that is being read, and by what it is known again later."""
+"""A file that is being read, and how it is recognised later."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyarrow as pa
 from streamboost.sources.schemas import to_text
 
 STDIN = "-"
-HEAD = 4096  # bytes by which a file is known again
+HEAD = 4096  # bytes by which a file is recognised
 TEXT = ("csv", "tsv", "jsonl")
 
 
-class KnownFile:
+class InputFile:
     """The file being read, and the part of a position that is the same for all its rows."""
 
     def __init__(self, path: str, kind: str, packing: str | None, done: list[str], schema: Any) -> None:
@@ -28,26 +28,20 @@ class KnownFile:
         self.schema = schema
         self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
 
-    def look(self) -> None:
-        """Know the file by its first bytes, of which there are more by and by, and its schema once it has one."""
+    def update_identity(self) -> None:
+        """Take the first bytes of the file, while it still grows, and its schema into the identity."""
         if self.path != STDIN and self.identity.get("head", 0) < HEAD:
-            self._look_at_head()
+            try:
+                size = {} if self.is_plain_text else {"size": os.path.getsize(self.path)}
+                self.identity = {**self.identity, **_head(self.path, HEAD), **size}
+            except FileNotFoundError:
+                if "head" not in self.identity:
+                    raise  # else it was deleted while it is read, and is known well enough
         if self.schema is not None and self.identity["schema"] is None:
             self.identity = {**self.identity, "schema": to_text(self.schema)}
 
-    def _look_at_head(self) -> None:
-        try:
-            identity = {**self.identity, **_head(self.path, HEAD)}
-            if not self.is_plain_text:
-                identity["size"] = os.path.getsize(self.path)
-        except FileNotFoundError:
-            if "head" not in self.identity:
-                raise
-            return  # deleted while it is read: it is known well enough
-        self.identity = identity
-
     def open(self) -> Any:
-        """A stream of the unpacked bytes, to be closed by ``with``."""
+        """Return a stream of the unpacked bytes, to be closed by ``with``."""
         if self.path == STDIN:
             return nullcontext(sys.stdin.buffer)  # which is not ours to close
         if self.packing:
@@ -59,13 +53,12 @@ def check_identity(path: str, position: Mapping[str, Any]) -> None:
     """Refuse a file that is not the one in which the position was taken."""
     size = os.path.getsize(path)
     if size < position.get("size", position["offset"]):
-        raise ValueError(
-            f"{path} is shorter than when the position was taken. Put the old file back, or start from None."
-        )
-    if position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
-        raise ValueError(
-            f"{path} is not the file it was when the position was taken. Put the old file back, or start from None."
-        )
+        changed = "is shorter than"
+    elif position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
+        changed = "is not the file it was"
+    else:
+        return
+    raise ValueError(f"{path} {changed} when the position was taken. Put the old file back, or start from None.")
 
 
 def _head(path: str, n_bytes: int) -> dict[str, Any]:
@@ -75,7 +68,7 @@ def _head(path: str, n_bytes: int) -> dict[str, Any]:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file; of one that is gone, 0."""
+    """Return the bytes of a file, 0 if it is gone."""
     try:
         return os.path.getsize(path)
     except FileNotFoundError:
@@ -83,10 +76,10 @@ def size_of(path: str) -> int:
 
 
 def has_bytes(path: str) -> bool:
-    """Whether there is anything to read; of the standard input only reading can tell."""
+    """Return True if there is anything to read; of the standard input only reading can tell."""
     return path == STDIN or size_of(path) > 0
 
 
-def called(path: str) -> str:
-    """What people call it."""
+def display_name(path: str) -> str:
+    """Return the name of a file for messages."""
     return "the standard input" if path == STDIN else path

@@ -8,32 +8,34 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamboost.sources.base import BadRow, Batch, Piece, Position, Source, check_n_rows, in_batches
-from streamboost.sources.file_identity import STDIN, TEXT, KnownFile, called, check_identity, has_bytes, size_of
+from streamboost.sources.base import (
+    BadRow,
+    Batch,
+    OnBad,
+    Piece,
+    Position,
+    Source,
+    check_n_rows,
+    check_on_bad,
+    foreign_position,
+    handle_bad,
+    rebatch,
+)
+from streamboost.sources.file_identity import STDIN, TEXT, InputFile, check_identity, display_name, has_bytes, size_of
 from streamboost.sources.schemas import checked_types, from_text
-from streamboost.sources.table_files import read_arrow, read_parquet
+from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
 from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat, TextFormat
 
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
+ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
+           "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
+FORMATS = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 
 
 class FileSource(Source):
@@ -49,25 +51,25 @@ class FileSource(Source):
     *paths : str or path
         Files, globs such as ``"data/*.csv.gz"`` (in order of their names), or ``"-"`` for the standard input.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
-        Else the names of the files tell, as they do of packed ones: ``.gz``, ``.zst``.
+        By default the names of the files tell, as they do of packed ones: ``.gz``, ``.zst``.
     types : dict, optional
-        Arrow types by column, such as ``{"id": "string"}``, where those of the first rows are not right.
+        Arrow types by column, such as ``{"id": "string"}``; by default those of the first rows.
     names : sequence of str, optional
-        The columns of a CSV file that does not have them in its first line.
+        The columns of a CSV file; by default they are in its first line.
     delimiter : str, optional
-        Between the fields of a CSV file.
+        Between the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
     follow : bool
-        Wait for more rows and files at the end. A line is read once it is whole. A file is over when there is another
-        with something in it; one that is empty is read when it no longer is.
+        Wait for more rows and files at the end; False by default. A line is read once it is whole. A file is over when
+        there is another with something in it; one that is empty is read when it no longer is.
     stop : callable, optional
-        Asked while waiting whether to stop.
+        Asked while waiting whether to stop; None by default.
     idle_timeout : float, optional
-        Seconds without a new row after which to stop.
+        Seconds without a new row after which to stop; by default never.
     poll : float
-        Seconds between two looks at a file.
+        Seconds between two looks at a file; 0.2 by default.
     on_bad : {"raise", "skip"} or callable
-        What to do with a row that cannot be read; a callable gets the :class:`BadRow`, which is then skipped. After
-        resuming it may get one a second time.
+        What to do with a row that cannot be read, "raise" by default; a callable gets the :class:`BadRow`, which is
+        then skipped. After resuming it may get one a second time.
 
     Examples
     --------
@@ -92,52 +94,44 @@ class FileSource(Source):
         stop: Callable[[], bool] | None = None,
         idle_timeout: float | None = None,
         poll: float = 0.2,
-        on_bad: Literal["raise", "skip"] | Callable[[BadRow], object] = "raise",
+        on_bad: OnBad = "raise",
     ) -> None:
         if not paths:
             raise ValueError("no path is given, expected at least one. Pass a file, a glob, or '-' for standard input.")
         self.paths = [STDIN if os.fspath(path) == STDIN else os.path.normpath(os.fspath(path)) for path in paths]
-        if format is not None and format not in FORMATS.values():
-            known = sorted(set(FORMATS.values()))
+        if format is not None and format not in ENDINGS:
             raise ValueError(
-                f"format is {format!r}, expected one of {known}. To let the file's name tell, leave it out."
+                f"format is {format!r}, expected one of {sorted(ENDINGS)}. To let the file's name tell, leave it out."
             )
-        self.format = format
         self.types = checked_types(types)
-        self.names = names
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise ValueError(f"delimiter is {delimiter!r}, expected one ASCII character, such as ',' or ';'.")
-        self.delimiter = delimiter
-        self.follow = follow
-        self.stop = stop
-        self.idle_timeout = idle_timeout
-        self.poll = poll
-        if on_bad not in ("raise", "skip") and not callable(on_bad):
-            raise ValueError(f"on_bad is {on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
-        self.on_bad = on_bad
+        check_on_bad(on_bad)
+        self.format, self.names, self.delimiter = format, names, delimiter
+        self.follow, self.stop, self.idle_timeout, self.poll, self.on_bad = follow, stop, idle_timeout, poll, on_bad
         for path in self.paths:
             self._kind(path)
         self._schema: Any = None
 
     @property
     def schema(self) -> Any:
-        """Names and types of the columns; None while there are no rows, or only reading on could tell."""
+        """Return names and types of the columns; None while there are no rows, or only reading on could tell."""
         if self._schema is None and not self.follow and STDIN not in self.paths:
             next(self._pieces(self._start(None)), None)
         return self._schema
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """The rows after ``position``, which is refused if its file was exchanged or cut since."""
+        """Yield the rows after ``position``, which is refused if its file was exchanged or truncated since."""
         check_n_rows(n_rows)
-        return in_batches(self._pieces(self._start(position)), n_rows)
+        return rebatch(self._pieces(self._start(position)), n_rows)
 
     def read_first(self, total: int, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """As :meth:`read`, but ``total`` rows at most: what comes after them in a pipe is not waited for."""
+        """Read ``total`` rows at most, as :meth:`read` does: what comes after them in a pipe is not waited for."""
         check_n_rows(n_rows)
-        return in_batches(_first(self._pieces(self._start(position)), total), n_rows)
+        return rebatch(_limit(self._pieces(self._start(position)), total), n_rows)
 
-    def share(self, position: Position) -> float | None:
-        """How much of all bytes lies before ``position``; within a file that cannot be told, all or nothing."""
+    def progress(self, position: Position) -> float | None:
+        """Return the share of all bytes before ``position``; within a packed or Arrow file none count."""
         if self.follow or STDIN in self.paths:
             return None
         if position is None:
@@ -155,27 +149,26 @@ class FileSource(Source):
     # Which files, and in which order
 
     def _kind(self, path: str) -> tuple[str, str | None]:
-        """The format of a file, and how it is packed."""
+        """Return the format of a file, and how it is packed."""
         stem, suffix = os.path.splitext(path.lower())
         packing = PACKED.get(suffix)
         if suffix in PACKED:
             suffix = os.path.splitext(stem)[1]
         kind = self.format or FORMATS.get(suffix)
         if kind is None:
-            known = ", ".join(FORMATS)
             raise ValueError(
-                f"{called(path)} does not tell its format by its name, expected one of {known} "
+                f"{display_name(path)} does not tell its format by its name, expected one of {', '.join(FORMATS)} "
                 "(and then .gz or .zst). Pass format='csv' (--format csv), for example."
             )
         if kind == "parquet" and (packing or path == STDIN):
             raise ValueError(
-                f"{called(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the end. "
-                "Write it to a plain file; it is packed inside."
+                f"{display_name(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the "
+                "end. Write it to a plain file; it is packed inside."
             )
         return kind, packing
 
     def _files(self, done: Sequence[str] = ()) -> list[str]:
-        """The files that are there and not done, in order."""
+        """List the files that are there and not done, in order."""
         files: list[str] = []
         for path in self.paths:
             if path == STDIN or os.path.isfile(path):
@@ -204,9 +197,7 @@ class FileSource(Source):
             path, done, schema = position["file"], list(position["done"]), position["schema"]
             place = Place(position["row"], position["line"], position["offset"])
         except (TypeError, KeyError) as error:
-            raise ValueError(
-                f"position is {position!r}, expected one of a batch of this source. To start anew pass None."
-            ) from error
+            raise foreign_position(position) from error
         schema = schema and self._resumed(from_text(schema))
         if position.get("at_end") and self._may_be_gone(path) and not os.path.exists(path):
             done = [*done, path]
@@ -214,7 +205,7 @@ class FileSource(Source):
         files = self._files(done)
         if path not in files:
             raise ValueError(
-                f"the position is in {called(path)}, which is not among the files. "
+                f"the position is in {display_name(path)}, which is not among the files. "
                 "Put it back, or start from None to read the others from their beginning."
             )
         if path != STDIN:
@@ -222,13 +213,13 @@ class FileSource(Source):
         return _Start(done, path, place, schema, [file for file in files if file != path])
 
     def _may_be_gone(self, path: str) -> bool:
-        """Whether it is one of these files, and no error that it was deleted after it was read."""
+        """Return True if a file may be deleted once it was read."""
         if path in self.paths:
             return not self.follow  # nobody would come to write the file that is waited for
         return any(fnmatch.fnmatchcase(path, ours.replace("**/", "*")) for ours in self.paths)  # "**/" may be nothing
 
     def _resumed(self, schema: Any) -> Any:
-        """The schema of a position, if it is as the types say."""
+        """Return the schema of a position; refuse one that is not as the types say."""
         for name, kind in self.types.items():
             if name not in schema.names or schema.field(name).type != kind:
                 raise ValueError(
@@ -254,41 +245,41 @@ class FileSource(Source):
                 if not queue:
                     return
                 path = queue.pop(0)
-            file = KnownFile(path, *self._kind(path), done, schema)
+            file = InputFile(path, *self._kind(path), done, schema)
             yield from self._file_pieces(file, place)
             if file.is_stopped:
                 return
             done, path, place, schema = [*done, path], None, Place(), file.schema
 
-    def _file_pieces(self, file: KnownFile, start: Place) -> Iterator[Piece | None]:
+    def _file_pieces(self, file: InputFile, start: Place) -> Iterator[Piece | None]:
         try:
             for span in self._spans(file, start):
                 if span is None:
                     yield None
                     continue
                 file.schema = self._schema = span.table.schema
-                file.look()
+                file.update_identity()
                 yield Piece(span.table, partial(_position_after, file.identity, span))
         except (OSError, pa.ArrowException) as error:
             raise ValueError(
-                f"{called(file.path)} cannot be read as {file.kind}: {str(error).rstrip('.')}. It may be damaged, "
-                "cut short or still being written; write it again, or pass format=... if it is of another kind than "
-                "its name says."
+                f"{display_name(file.path)} cannot be read as {file.kind}: {str(error).rstrip('.')}. It may be "
+                "damaged, cut short or still being written; write it again, or pass format=... if it is of another "
+                "kind than its name says."
             ) from error
 
-    def _spans(self, file: KnownFile, start: Place) -> Iterator[Span | None]:
+    def _spans(self, file: InputFile, start: Place) -> Iterator[Span | None]:
         path, kind = file.path, file.kind
         if path != STDIN and not file.is_plain_text and not os.path.getsize(path):
             raise ValueError(f"{path} is empty, expected rows. Remove it, or write it again.")
         if kind == "parquet":
-            yield from read_parquet(path, self.types, file.schema, start.row)
+            yield from mark_last(read_parquet(path, self.types, file.schema, start.row))
             return
         with file.open() as stream:
             if kind == "arrow":
-                yield from read_arrow(stream, called(path), self.types, file.schema, start.row)
+                yield from mark_last(read_arrow(stream, display_name(path), self.types, file.schema, start.row))
                 return
             reader = TextReader(
-                called(path),
+                display_name(path),
                 self._text_format(kind, file.schema),
                 read=stream.read1 if path == STDIN else stream.read,
                 seek=stream.seek if file.is_plain_text else None,
@@ -304,16 +295,13 @@ class FileSource(Source):
         delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
         return CsvFormat(self.types, schema, delimiter=delimiter, names=self.names)
 
-    def _bad(self, file: KnownFile, place: Place, text: str, reason: str) -> None:
-        file.look()
+    def _bad(self, file: InputFile, place: Place, text: str, reason: str) -> None:
+        file.update_identity()
         position = {**file.identity, **place._asdict()}
-        bad = BadRow(f"{called(file.path)}, line {place.line + 1}", reason, position=position, text=text)
-        if self.on_bad == "raise":
-            raise bad
-        if callable(self.on_bad):
-            self.on_bad(bad)
+        where = f"{display_name(file.path)}, line {place.line + 1}"
+        handle_bad(self.on_bad, BadRow(where, reason, position=position, text=text))
 
-    def _at_end(self, file: KnownFile, n_bytes: int) -> End:
+    def _at_end(self, file: InputFile, n_bytes: int) -> End:
         if os.path.exists(file.path) or not self._may_be_gone(file.path):
             end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path])
         else:  # what was written before it was deleted can still be read
@@ -323,7 +311,7 @@ class FileSource(Source):
         return end
 
     def _wait(self, path: str | None, n_bytes: int, done: Sequence[str]) -> End:
-        """Until the file holds more than ``n_bytes``, or there is a new one, or enough was waited."""
+        """Wait until the file holds more than ``n_bytes``, there is a new one, or it is time to stop."""
         began = time.monotonic()
         while True:
             # before the look at the size: what came first is read first
@@ -355,7 +343,7 @@ class _Start(NamedTuple):
     queue: list[str]
 
 
-def _first(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]:
+def _limit(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]:
     for piece in pieces:
         if piece is not None:
             piece = piece._replace(table=piece.table.slice(0, total))

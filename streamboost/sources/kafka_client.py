@@ -1,4 +1,4 @@
-"""A connection to Kafka: questions that are asked until there is an answer, and errors that say what to do."""
+"""A connection to Kafka: requests that are repeated until a broker responds, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from streamboost.sources.base import Position
-from streamboost.sources.message_source import Away, MessageSource
-from streamboost.sources.partition_merge import Message, Turns
+from streamboost.sources.message_source import BrokerUnavailable, MessageSource
+from streamboost.sources.partition_merge import Message, PartitionMerge
 
-AHEAD = 10_000  # messages of a partition to hold while others are awaited
-AT_ONCE = 1000  # messages
-GRACE = 1.0  # seconds for one attempt
-QUIET = 5.0  # seconds without a message after which to see whether the brokers still answer
-CLOSING = 2.0  # seconds for a last commit to be answered
+MOST_BUFFERED = 10_000  # messages of a partition to hold while others are awaited
+FETCH = 1000  # messages
+ATTEMPT_SECONDS = 1.0  # seconds for one attempt
+QUIET_SECONDS = 5.0  # seconds without a message after which to see whether the brokers still answer
+CLOSE_SECONDS = 2.0  # seconds for a last commit to be answered
 
 logger = logging.getLogger(__name__)
-client_logger = logging.getLogger(f"{__name__}.librdkafka")
-client_logger.addHandler(logging.NullHandler())  # heard only by those who listen
+librdkafka_logger = logging.getLogger(f"{__name__}.librdkafka")
+librdkafka_logger.addHandler(logging.NullHandler())  # silent unless somebody adds another
 
 
 class Watermarks(NamedTuple):
@@ -31,8 +31,8 @@ class Watermarks(NamedTuple):
     high: int
 
 
-class Link:
-    """A connection to the brokers. When they go away librdkafka finds them again by itself."""
+class KafkaClient:
+    """A consumer of one topic. librdkafka reconnects by itself."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Link:
         settings: Mapping[str, Any],
     ) -> None:
         self.source, self.kafka, self.topic, self.wanted = source, kafka, source.name, wanted
-        self.what = f"Kafka at {servers}"
-        self.trouble: str | None = None  # the last thing that librdkafka complained of
-        self.held: set[int] = set()
-        self.heard = time.monotonic()
+        self.broker = f"Kafka at {servers}"
+        self.last_error: str | None = None  # of librdkafka
+        self.paused: set[int] = set()  # partitions
+        self.last_message_at = time.monotonic()
         settings = {
             "bootstrap.servers": servers,
             "group.id": "streamboost",
@@ -55,45 +55,43 @@ class Link:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "error_cb": self._complain,
-            "on_commit": self._hear_of_commit,
+            "error_cb": self._on_error,
+            "on_commit": self._on_commit,
         }
         try:
-            self.consumer = self.kafka.Consumer(settings, logger=client_logger)
+            self.consumer = self.kafka.Consumer(settings, logger=librdkafka_logger)
         except self.kafka.KafkaException as error:
             raise ValueError(f"librdkafka refuses these settings: {error.args[0].str()}.") from error
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> KafkaClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the brokers, once they have answered the last commit; if they are away nobody needs to wait."""
+        """Close, once the brokers have confirmed the last commit; do not wait long if they are away."""
         closing = threading.Thread(target=self.consumer.close, daemon=True)
         closing.start()
-        closing.join(CLOSING)
+        closing.join(CLOSE_SECONDS)
 
-    def _complain(self, error: Any) -> None:
-        self.trouble = error.str()
+    def _on_error(self, error: Any) -> None:
+        self.last_error = error.str()
 
-    # Questions
+    def _request(self, request: Callable[[], Any]) -> Any:
+        """Repeat a request until there is a response, or ``timeout`` is over."""
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
-        """Ask until there is an answer, or ``timeout`` is over."""
-
-        def ask_once() -> Any:
+        def attempt() -> Any:
             try:
-                return question()
+                return request()
             except self.kafka.KafkaException as error:
-                raise Away(self.trouble or error.args[0].str()) from error
+                raise BrokerUnavailable(self.last_error or error.args[0].str()) from error
 
-        return self.source.ask(self.what, ask_once)
+        return self.source.retry(self.broker, attempt)
 
     def partitions(self) -> list[int]:
-        """The partitions to read. All topics are listed, for to ask for one would make some brokers create it."""
-        topics = self._ask(lambda: self.consumer.list_topics(timeout=GRACE)).topics
+        """Return the partitions to read. All topics are listed: asking for one would make some brokers create it."""
+        topics = self._request(lambda: self.consumer.list_topics(timeout=ATTEMPT_SECONDS)).topics
         if self.topic not in topics or not topics[self.topic].partitions:
             raise ValueError(
-                f"{self.what} has no topic {self.topic!r} that can be read from here. Create it, or look for a typo."
+                f"{self.broker} has no topic {self.topic!r} that can be read from here. Create it, or look for a typo."
             )
         there = sorted(topics[self.topic].partitions)
         if self.wanted is None:
@@ -103,39 +101,39 @@ class Link:
         return list(self.wanted)
 
     def watermarks(self, p: int) -> Watermarks:
-        """What there is of a partition."""
+        """Return the first and the next offset of a partition."""
         where = self.kafka.TopicPartition(self.topic, p)
-        return Watermarks(*self._ask(lambda: self.consumer.get_watermark_offsets(where, timeout=GRACE)))
+        return Watermarks(*self._request(lambda: self.consumer.get_watermark_offsets(where, timeout=ATTEMPT_SECONDS)))
 
-    def starts(self, marks: Mapping[int, Watermarks], position: Position) -> dict[int, int]:
-        """The offset to start from in each partition."""
+    def starts(self, watermarks: Mapping[int, Watermarks], position: Position) -> dict[int, int]:
+        """Return the offset to start from in each partition."""
         if position is None:
-            return {p: mark.high if self.source.start == "latest" else mark.low for p, mark in marks.items()}
+            return {p: each.high if self.source.start == "latest" else each.low for p, each in watermarks.items()}
         known = {int(p): offset for p, offset in position["offsets"].items()}
-        if gone := sorted(set(known) - set(marks)):
+        if gone := sorted(set(known) - set(watermarks)):
             raise ValueError(
-                f"the position has offsets of partition {gone[0]}, which is not among those read, {list(marks)}. "
+                f"the position has offsets of partition {gone[0]}, which is not among those read, {list(watermarks)}. "
                 "Read the same partitions again, or start from None."
             )
-        return {p: self._checked(p, known[p], mark) if p in known else mark.low for p, mark in marks.items()}
+        return {p: self._available(p, known[p], each) if p in known else each.low for p, each in watermarks.items()}
 
-    def _checked(self, p: int, offset: int, marks: Watermarks) -> int:
-        """An offset, if the broker still has it."""
-        if marks.low <= offset <= marks.high:
+    def _available(self, p: int, offset: int, watermarks: Watermarks) -> int:
+        """Return an offset if the broker still has it; else report the loss and return the first it has."""
+        low, high = watermarks
+        if low <= offset <= high:
             return offset
-        if offset < marks.low:
-            self.source.lose(
-                f", partition {p} goes on at offset {offset}, but the broker has deleted what was before {marks.low}: "
-                f"{marks.low - offset} messages were lost unread. Keep messages longer (retention.ms)"
+        if offset < low:
+            reason = (
+                f"has deleted what was before {low}: {low - offset} messages were lost unread. Keep messages longer "
+                "(retention.ms)"
             )
         else:
-            self.source.lose(
-                f", partition {p} goes on at offset {offset}, but the broker has messages only up to {marks.high}: the "
-                "topic was made anew, or the broker lost messages. Start from None to read it from the beginning"
+            reason = (
+                f"has messages only up to {high}: the topic was made anew, or the broker lost messages. Start from "
+                "None to read it from the beginning"
             )
-        return marks.low
-
-    # Reading
+        self.source.report_lost(f", partition {p} goes on at offset {offset}, but the broker {reason}")
+        return low
 
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions, too, from these offsets on."""
@@ -149,52 +147,52 @@ class Link:
             self.assign(new)
         return new
 
-    def poll(self, seconds: float, turns: Turns) -> bool:
-        """Take in what comes within some seconds; whether something came."""
+    def poll(self, seconds: float, merge: PartitionMerge) -> bool:
+        """Fetch messages for up to some seconds; return True if there were any."""
         messages = []
-        for message in self.consumer.consume(AT_ONCE, timeout=seconds):
+        for message in self.consumer.consume(FETCH, timeout=seconds):
             error = message.error()
             if error is None:
                 messages.append(Message(message.partition(), message.offset(), message.value()))
             elif error.code() == self.kafka.KafkaError._PARTITION_EOF:
                 messages.append(Message(message.partition(), message.offset(), None, is_end=True))
             elif error.code() == self.kafka.KafkaError._AUTO_OFFSET_RESET:
-                self._skip_lost(message.partition(), turns)
+                self._skip_lost(message.partition(), merge)
             else:
-                self._complain(error)
-        turns.add(messages)
-        self._hold_back(turns)
+                self._on_error(error)
+        merge.add(messages)
+        self._pause_ahead(merge)
         if messages:
-            self.heard, self.trouble = time.monotonic(), None
-        elif time.monotonic() - self.heard > QUIET:
-            for p in turns.order:  # their brokers have to answer
+            self.last_message_at, self.last_error = time.monotonic(), None
+        elif time.monotonic() - self.last_message_at > QUIET_SECONDS:
+            for p in merge.order:  # their brokers have to respond
                 self.watermarks(p)
-            self.heard = time.monotonic()
+            self.last_message_at = time.monotonic()
         return bool(messages)
 
-    def _skip_lost(self, p: int, turns: Turns) -> None:
-        """The broker deleted messages before they could be read: raise an error, or go on where it can."""
-        turns.offsets[p] = self._checked(p, turns.offsets[p], self.watermarks(p))
+    def _skip_lost(self, p: int, merge: PartitionMerge) -> None:
+        """Go on after messages that the broker deleted unread, or raise an error."""
+        merge.offsets[p] = self._available(p, merge.offsets[p], self.watermarks(p))
         self.consumer.incremental_unassign([self.kafka.TopicPartition(self.topic, p)])
-        self.assign({p: turns.offsets[p]})
+        self.assign({p: merge.offsets[p]})
 
-    def _hold_back(self, turns: Turns) -> None:
-        """Fetch no more of partitions that are far ahead of others."""
-        for p, buffer in turns.buffers.items():
+    def _pause_ahead(self, merge: PartitionMerge) -> None:
+        """Pause partitions that are far ahead of others."""
+        for p, buffer in merge.buffers.items():
             parts = [self.kafka.TopicPartition(self.topic, p)]
-            if len(buffer) > AHEAD and p not in self.held:
+            if len(buffer) > MOST_BUFFERED and p not in self.paused:
                 self.consumer.pause(parts)
-                self.held.add(p)
-            elif len(buffer) <= AHEAD // 2 and p in self.held:
+                self.paused.add(p)
+            elif len(buffer) <= MOST_BUFFERED // 2 and p in self.paused:
                 self.consumer.resume(parts)
-                self.held.remove(p)
+                self.paused.remove(p)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
-        """Tell the group what was learned, without waiting for an answer: nothing depends on it."""
+        """Commit offsets for the group without waiting for a response: nothing depends on it."""
         parts = [self.kafka.TopicPartition(self.topic, int(p), offset) for p, offset in offsets.items()]
         self.consumer.commit(offsets=parts, asynchronous=True)
 
-    def _hear_of_commit(self, error: Any, parts: Sequence[Any]) -> None:
+    def _on_commit(self, error: Any, parts: Sequence[Any]) -> None:
         errors = [error, *(part.error for part in parts or ())]
         if refusal := next((error for error in errors if error is not None), None):
-            logger.warning(f"{self.what} did not note how far its group is ({refusal.str()}). Nothing is lost by it.")
+            logger.warning(f"{self.broker} did not note how far its group is ({refusal.str()}). Nothing is lost by it.")

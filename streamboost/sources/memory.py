@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ class MemorySource(Source):
     data : array-like (n, d), frame (pandas, polars, pyarrow), dict of columns, or list of dicts
         Columns of a bare array are named x0, x1, ...
     y : array-like (n,), optional
-        The targets, if they are not among the columns.
+        The targets, if they are not among the columns; None by default.
     target : str
-        The name of the column that ``y`` becomes.
+        The name of the column that ``y`` becomes; "y" by default.
 
     Examples
     --------
@@ -47,15 +47,15 @@ class MemorySource(Source):
 
     @property
     def schema(self) -> Any:
-        """Names and types of the columns."""
+        """Return names and types of the columns."""
         return self.table.schema
 
-    def share(self, position: Position) -> float:
-        """How many of the rows lie before ``position``."""
+    def progress(self, position: Position) -> float:
+        """Return the share of rows before ``position``."""
         return float((position or 0) / max(self.table.num_rows, 1))
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """The rows from number ``position`` on."""
+        """Yield the rows from number ``position`` on."""
         check_n_rows(n_rows)
         n = self.table.num_rows
         start = check_row_number(position, n, "data")
@@ -70,7 +70,8 @@ def _table(data: Any) -> Any:
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
             return pa.table(data)
         if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
-            return _table_of_dicts(data)
+            names = dict.fromkeys(name for row in data for name in row)
+            return pa.table({name: [row.get(name) for row in data] for name in names})
         array = np.asarray(data)
         if array.ndim == 2:
             return pa.table({f"x{j}": np.ascontiguousarray(array[:, j]) for j in range(array.shape[1])})
@@ -82,9 +83,3 @@ def _table(data: Any) -> Any:
         f"data is a {type(data).__name__}, expected an array of two dimensions, a frame (pandas, polars, pyarrow), "
         "a dict of columns or a list of dicts. Collect a lazy frame, and make a list of an iterator, first."
     )
-
-
-def _table_of_dicts(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A column for every key; None where a row lacks it."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: [row.get(name) for row in rows] for name in names})

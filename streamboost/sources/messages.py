@@ -37,22 +37,26 @@ class MessageBatch(NamedTuple):
     before: Callable[[int], dict[str, Any]]  # the position before message i, without the schema
     place: Callable[[int], str]  # of message i, for people
 
+    def position(self, i: int, schema: str) -> Position:
+        """Return the position before message i."""
+        return {**self.before(i), "schema": schema}
+
 
 class RowReader:
-    """Rows from messages; ``schema`` grows with the keys that they bring.
+    """Makes rows of messages; ``schema`` grows with the keys that they bring.
 
     Parameters
     ----------
     types : dict
         Arrow types of columns, which are there from the start.
     columns : sequence of str, optional
-        The only keys that count.
+        The only keys that count; all by default.
     schema : pyarrow.Schema, optional
-        From an earlier position.
+        From an earlier position; None by default.
     decode : callable
-        :func:`json_values` or :func:`field_values`.
+        :func:`json_values`, the default, or :func:`field_values`.
     is_text : bool
-        Whether values come as text, so that their column alone says what they are.
+        Whether values come as text, so that their column alone says what they are; False by default.
 
     Examples
     --------
@@ -81,12 +85,11 @@ class RowReader:
         self.decode: Decoder = decode or json_values
         self.is_text = is_text
         self.schema = pa.schema(list(types.items())) if schema is None else schema
-        self._schema_text = ""
         self._converters: dict[str, Callable[[Any], Any]] = {}
-        self._learn_schema()
+        self._update_schema(())
 
     def pieces(self, batch: MessageBatch, bad: Callable[[BadRow], None]) -> Iterator[Piece | None]:
-        """Tables of rows, and a None where a new column begins; ``bad`` hears of bad messages and may raise."""
+        """Yield tables of rows, and None where a new column begins; ``bad`` gets bad messages and may raise."""
         rows: list[dict[str, Any]] = []
         ends: list[int] = []  # messages up to and with each row
         for i, content in enumerate(batch.contents):
@@ -95,8 +98,9 @@ class RowReader:
             try:
                 row, new = self._row(content)
             except Unreadable as error:
+                position, text = batch.position(i, self._schema_text), _as_text(content)
                 try:
-                    bad(self._bad_row(batch, i, str(error)))
+                    bad(BadRow(batch.place(i), str(error), position=position, text=text))
                 except BadRow:
                     if rows:  # those before it are good
                         yield self._piece(rows, batch, ends)
@@ -107,8 +111,7 @@ class RowReader:
                     yield self._piece(rows, batch, ends)
                 yield None
                 rows, ends = [], []
-                self.schema = pa.schema([*self.schema, *new])
-                self._learn_schema()
+                self._update_schema(new)
             rows.append(row)
             ends.append(i + 1)
         if rows:
@@ -116,25 +119,18 @@ class RowReader:
 
     def _piece(self, rows: list[dict[str, Any]], batch: MessageBatch, ends: list[int]) -> Piece:
         arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
-        position = partial(self._position, batch, self._schema_text)
-        return Piece(pa.Table.from_arrays(arrays, schema=self.schema), lambda k: position(ends[k - 1]))
+        schema = self._schema_text  # as it is now
+        return Piece(pa.Table.from_arrays(arrays, schema=self.schema), lambda k: batch.position(ends[k - 1], schema))
 
-    @staticmethod
-    def _position(batch: MessageBatch, schema: str, i: int) -> Position:
-        return {**batch.before(i), "schema": schema}
-
-    def _bad_row(self, batch: MessageBatch, i: int, reason: str) -> BadRow:
-        position = self._position(batch, self._schema_text, i)
-        return BadRow(batch.place(i), reason, position=position, text=_as_text(batch.contents[i]))
-
-    def _learn_schema(self) -> None:
+    def _update_schema(self, new: Sequence[Any]) -> None:
+        self.schema = pa.schema([*self.schema, *new])
         self._schema_text = to_text(self.schema)
         for field in self.schema:
             if field.name not in self._converters:
                 self._converters[field.name] = _converter(field.type, self.is_text, field.name in self.types)
 
     def _row(self, content: Content) -> tuple[dict[str, Any], list[Any]]:
-        """Values as their columns hold them, and the fields that are new."""
+        """Return values as their columns hold them, and the fields that are new."""
         row, new = {}, []
         for name, value in self.decode(content).items():
             if value is None or (self.columns is not None and name not in self.columns):
@@ -159,12 +155,12 @@ class RowReader:
 
     def _misfit(self, name: str, value: Any) -> str:
         found = repr(value) if self.is_text else NAMES_IN_JSON.get(type(value), "an object")
+        if name not in self.schema.names:
+            return f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
         return (
-            f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows. Mend the "
-            f"message, pass on_bad='skip', or read the column as text from the start with "
+            f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows. Mend "
+            f"the message, pass on_bad='skip', or read the column as text from the start with "
             f"{type_advice(name, 'string')}."
-            if name in self.schema.names
-            else f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
         )
 
 
@@ -172,7 +168,7 @@ class RowReader:
 
 
 def json_values(content: bytes) -> dict[str, Any]:
-    """The values of a JSON object by key.
+    """Read the values of a JSON object by key.
 
     Examples
     --------
@@ -201,7 +197,7 @@ def json_values(content: bytes) -> dict[str, Any]:
 
 
 def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The values of the JSON object in one of the fields."""
+    """Read the values of the JSON object in one of the fields."""
     try:
         return json_values(content[name.encode()])
     except KeyError:
@@ -212,7 +208,7 @@ def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, An
 
 
 def field_values(content: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Fields and their text; what is empty is missing.
+    """Read fields and their text; what is empty is missing.
 
     Examples
     --------
@@ -236,7 +232,7 @@ def _as_text(content: Content) -> str:
 
 
 def _kind_of(name: str, value: Any, is_text: bool) -> Any:
-    """The type of a column that begins with this value."""
+    """Return the type of a column that begins with this value."""
     if is_text:
         for kind in (pa.float64(), pa.bool_()):
             try:
@@ -258,18 +254,14 @@ def _kind_of(name: str, value: Any, is_text: bool) -> Any:
 
 
 def _converter(kind: Any, is_text: bool, is_pinned: bool) -> Callable[[Any], Any]:
-    """The function that makes a value fit a column, or raises an error."""
-    if is_text and kind in CONVERTERS_OF_TEXT:
-        return CONVERTERS_OF_TEXT[kind]
+    """Return the function that makes a value fit a column, or raises an error."""
     if not is_text and kind == pa.string() and is_pinned:
         return _any_as_text
-    if not is_text and kind in CONVERTERS:
-        return CONVERTERS[kind]
-    return partial(_cast, kind)
+    return (CONVERTERS_OF_TEXT if is_text else CONVERTERS).get(kind) or partial(_cast, kind)
 
 
 def _only(*kinds: type) -> Callable[[Any], Any]:
-    """A function that takes values of these types, and makes the first of them."""
+    """Return a function that takes values of these types, and makes the first of them."""
 
     def convert(value: Any) -> Any:
         if type(value) not in kinds:

@@ -1,4 +1,4 @@
-"""One word for all sources."""
+"""Open any source by its address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SYNTHETIC = "synthetic:friedman"
 
 
 def open_source(*where: Any, **options: Any) -> Source:
-    """The source of files, of messages, of generated rows, or of rows in memory, as its arguments tell.
+    """Open files, a broker's messages, generated rows or rows in memory, as the arguments tell.
 
     Parameters
     ----------
@@ -37,14 +37,15 @@ def open_source(*where: Any, **options: Any) -> Source:
     >>> sum(batch.table.num_rows for batch in source.read())
     5000
     """
-    if len(where) == 1 and isinstance(where[0], Source) and not options:
-        return where[0]
-    if len(where) == 1 and isinstance(where[0], str) and where[0].startswith("synthetic:"):
-        if where[0] != SYNTHETIC:
-            raise ValueError(f"{where[0]!r} is not a known stream, expected {SYNTHETIC!r}.")
+    only = where[0] if len(where) == 1 else None
+    if isinstance(only, Source) and not options:
+        return only
+    if isinstance(only, str) and only.startswith("synthetic:"):
+        if only != SYNTHETIC:
+            raise ValueError(f"{only!r} is not a known stream, expected {SYNTHETIC!r}.")
         return FriedmanSource(**options)
-    if len(where) == 1 and isinstance(where[0], str) and where[0].startswith(SHIPPED):
-        return FileSource(shipped_file(where[0].removeprefix(SHIPPED)), **options)
+    if isinstance(only, str) and only.startswith(SHIPPED):
+        return FileSource(shipped_file(only.removeprefix(SHIPPED)), **options)
     for part in where:
         scheme = part.partition("://")[0] if isinstance(part, str) and "://" in part else ""
         if scheme in BROKERS:

@@ -1,4 +1,4 @@
-"""Messages of several partitions, in an order that a later run finds again."""
+"""Merge the messages of several partitions in an order that a later run reproduces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Message(NamedTuple):
-    """What is needed of a message; one without a value says that ``offset`` is the end of its partition."""
+    """A message, or with ``is_end`` the end of its partition."""
 
     partition: int
     offset: int
@@ -16,17 +16,17 @@ class Message(NamedTuple):
     is_end: bool = False
 
 
-class Turns:
-    """Messages of several partitions in an order that depends on the messages alone, not on when they came.
+class PartitionMerge:
+    """Merges partitions round-robin, in an order that depends on the messages alone, not on when they came.
 
     Examples
     --------
-    >>> turns = Turns({0: 0, 1: 0})
-    >>> turns.add([Message(0, 0, b"a"), Message(0, 1, b"b"), Message(0, 2, b"c")])
-    >>> [message.value for message in turns.take(10)]  # then the message of partition 1 is awaited
+    >>> merge = PartitionMerge({0: 0, 1: 0})
+    >>> merge.add([Message(0, 0, b"a"), Message(0, 1, b"b"), Message(0, 2, b"c")])
+    >>> [message.value for message in merge.take(10)]  # then the message of partition 1 is awaited
     [b'a']
-    >>> turns.add([Message(1, 0, b"z"), Message(1, 1, None, is_end=True)])
-    >>> [message.value for message in turns.take(10)]
+    >>> merge.add([Message(1, 0, b"z"), Message(1, 1, None, is_end=True)])
+    >>> [message.value for message in merge.take(10)]
     [b'z', b'b', b'c']
     """
 
@@ -42,7 +42,7 @@ class Turns:
         self._turn = later[0] if later else 0
 
     def include(self, offsets: Mapping[int, int]) -> None:
-        """Take new partitions in."""
+        """Add partitions."""
         turn = self.order[self._turn]
         for p, offset in offsets.items():
             self.offsets[p] = self._given[p] = offset
@@ -51,7 +51,7 @@ class Turns:
         self._turn = self.order.index(turn)
 
     def add(self, messages: Iterable[Message]) -> None:
-        """Take in what came."""
+        """Buffer messages as they arrive."""
         for message in messages:
             p, offset = message.partition, message.offset
             if message.is_end:
@@ -63,7 +63,7 @@ class Turns:
                     self.buffers[p].append(message)
 
     def take(self, n: int) -> list[Message]:
-        """Up to n messages whose turn it is."""
+        """Return up to n messages, in order."""
         self.start_of_take = dict(self._given)
         taken: list[Message] = []
         while len(taken) < n and (p := self._next()) is not None:
@@ -85,19 +85,15 @@ class Turns:
     def _has_ended(self, p: int) -> bool:
         return p in self._at_end or (self.ends is not None and self.offsets[p] >= self.ends[p])
 
-    def is_waiting(self) -> bool:
-        """Whether some partition is known to have more."""
-        return not all(self._has_ended(p) for p in self.order)
-
     def is_finished(self) -> bool:
-        """Whether all ends are reached and all was taken."""
-        return self.ends is not None and not self.is_waiting() and not any(self.buffers.values())
+        """Return True if all ends are reached and all was taken."""
+        return self.ends is not None and all(map(self._has_ended, self.order)) and not any(self.buffers.values())
 
 
 def position_after(
     topic: str, start: Mapping[int, int], order: Sequence[int], messages: Sequence[Message], i: int
 ) -> dict[str, Any]:
-    """The position after the first i messages."""
+    """Return the position after the first i messages."""
     offsets = {**start, **{message.partition: message.offset + 1 for message in messages[:i]}}
     turn = messages[i].partition if i < len(messages) else None
     if i:

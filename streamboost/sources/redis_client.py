@@ -1,4 +1,4 @@
-"""A connection to Redis: questions that are asked until there is an answer, and errors that say what to do."""
+"""A connection to Redis: requests that are repeated until it responds, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from streamboost.sources.message_source import Away, MessageSource
+from streamboost.sources.message_source import BrokerUnavailable, MessageSource
 
 Id: TypeAlias = tuple[int, int]
 T = TypeVar("T")
-AT_ONCE = 1000  # entries
-GRACE = 5.0  # seconds for one attempt
+FETCH = 1000  # entries
+ATTEMPT_SECONDS = 5.0  # seconds for one attempt
 
 
 class Entry(NamedTuple):
@@ -32,7 +32,7 @@ class StreamInfo(NamedTuple):
     deleted: Id  # the newest that was deleted
 
     def lost_after(self, last: Id, read: int | None) -> int:
-        """How many of the entries after ``last`` were trimmed, if ``read`` is the number of those up to it.
+        """Return how many entries after ``last`` were trimmed, if ``read`` is the number of those up to it.
 
         Below 0 if there are more than were ever added after it: then this is another stream of the same name.
         """
@@ -44,7 +44,7 @@ class StreamInfo(NamedTuple):
 
 
 def parse_id(text: bytes | str) -> Id:
-    """An id as numbers that compare.
+    """Return an id as numbers that compare.
 
     Examples
     --------
@@ -56,21 +56,21 @@ def parse_id(text: bytes | str) -> Id:
 
 
 def show_id(id: Id) -> str:
-    """An id as Redis writes it."""
+    """Return an id as Redis writes it."""
     return f"{id[0]}-{id[1]}"
 
 
-class RedisLink:
-    """One stream on one server."""
+class RedisClient:
+    """A reader of one stream."""
 
     def __init__(self, source: MessageSource, redis: ModuleType, address: str) -> None:
         parts = urlsplit(address)
         self.source, self.errors, self.stream = source, redis.exceptions, source.name
-        self.what = f"Redis at {parts.hostname}:{parts.port or 6379}"
+        self.server = f"Redis at {parts.hostname}:{parts.port or 6379}"
         self.client = redis.Redis.from_url(
             address,
-            socket_timeout=GRACE,
-            socket_connect_timeout=GRACE,
+            socket_timeout=ATTEMPT_SECONDS,
+            socket_connect_timeout=ATTEMPT_SECONDS,
             protocol=2,
             retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),  # it is asked again here, unless the user gives up
         )
@@ -79,39 +79,41 @@ class RedisLink:
         except TypeError as error:
             raise ValueError(f"redis-py refuses the options of the address: {error}.") from error
 
-    def __enter__(self) -> RedisLink:
+    def __enter__(self) -> RedisClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.client.close()
 
-    def ask(self, question: Callable[[], T]) -> T:
-        """Ask until there is an answer, or ``timeout`` is over."""
-        return self.source.ask(self.what, lambda: self._ask_once(question))
+    def _request(self, request: Callable[[], T]) -> T:
+        """Repeat a request until there is a response, or ``timeout`` is over."""
+        return self.source.retry(self.server, lambda: self._attempt(request))
 
-    def _ask_once(self, question: Callable[[], T]) -> T:
+    def _attempt(self, request: Callable[[], T]) -> T:
         try:
-            return question()
+            return request()
         except self.errors.AuthenticationError as error:
-            raise ConnectionError(f"{self.what} refuses to talk: {error}. Look at user and password.") from error
+            raise ConnectionError(f"{self.server} refuses to talk: {error}. Look at user and password.") from error
         except (self.errors.ConnectionError, self.errors.TimeoutError) as error:
-            raise Away(error) from error
+            raise BrokerUnavailable(error) from error
         except self.errors.NoPermissionError as error:
-            raise PermissionError(f"{self.what} does not allow this: {error}") from error
+            raise PermissionError(f"{self.server} does not allow this: {error}") from error
         except self.errors.ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
                 raise ValueError(
-                    f"{self.stream!r} at {self.what} is not a stream. Look for a typo, also in the database."
+                    f"{self.stream!r} at {self.server} is not a stream. Look for a typo, also in the database."
                 ) from error
-            raise ValueError(f"{self.what} cannot do this: {error}. Redis 7 or newer is expected.") from error
+            raise ValueError(f"{self.server} cannot do this: {error}. Redis 7 or newer is expected.") from error
 
-    def look(self, after: Id, until: Id | None) -> tuple[StreamInfo | None, list[Entry]]:
-        """What Redis says of the stream, if there is one, and the entries that come next, at one moment."""
-        info, found = self.ask(lambda: self._look_once(f"({show_id(after)}", "+" if until is None else show_id(until)))
+    def fetch(self, after: Id, until: Id | None) -> tuple[StreamInfo | None, list[Entry]]:
+        """Return the stream's info, None if there is no stream, and its next entries, in one transaction."""
+        info, found = self._request(
+            lambda: self._fetch_once(f"({show_id(after)}", "+" if until is None else show_id(until))
+        )
         if info is None:
             return None, []
         if "entries-added" not in info:
-            raise ValueError(f"{self.what} is too old to say what was trimmed, expected Redis 7 or newer.")
+            raise ValueError(f"{self.server} is too old to say what was trimmed, expected Redis 7 or newer.")
         first = info["first-entry"]
         return StreamInfo(
             info["length"],
@@ -121,10 +123,10 @@ class RedisLink:
             parse_id(info["max-deleted-entry-id"]),
         ), [Entry(parse_id(id), fields) for id, fields in found]
 
-    def _look_once(self, first: str, last: str) -> tuple[Any, Any]:
+    def _fetch_once(self, first: str, last: str) -> tuple[Any, Any]:
         with self.client.pipeline(transaction=True) as pipe:
             pipe.xinfo_stream(self.stream)
-            pipe.xrange(self.stream, first, last, count=AT_ONCE)
+            pipe.xrange(self.stream, first, last, count=FETCH)
             info, found = pipe.execute(raise_on_error=False)
         for answer in (info, found):
             if isinstance(answer, Exception) and "no such key" not in str(answer):
@@ -132,7 +134,7 @@ class RedisLink:
         return (None, []) if isinstance(info, Exception) else (info, found)
 
     def wait(self, after: Id, seconds: float) -> bool:
-        """Until there is an entry after ``after``, or the time is over; whether there is one."""
+        """Wait for an entry after ``after``; return True if there is one in time."""
         return bool(
-            self.ask(lambda: self.client.xread({self.stream: show_id(after)}, count=1, block=int(seconds * 1000)))
+            self._request(lambda: self.client.xread({self.stream: show_id(after)}, count=1, block=int(seconds * 1000)))
         )

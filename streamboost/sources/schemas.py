@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Types by column, as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do.
+    """Return types by column as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def plain_schema(schema: Any, types: Mapping[str, Any], file: str) -> Any:
-    """Names and types alone, the latter replaced by those of ``types``."""
+    """Return names and types alone, the latter replaced by those of ``types``."""
     names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -62,23 +62,21 @@ def check_same_names(expected: list[str], found: list[str], file: str) -> None:
     lacks = [name for name in expected if name not in found]
     has = [name for name in found if name not in expected]
     if lacks or has:
-        differences = " and ".join(
-            [f"lacks {brief_names(lacks)}"] * bool(lacks) + [f"has {brief_names(has)} besides"] * bool(has)
-        )
+        parts = [f"lacks {brief_names(lacks)}"] * bool(lacks) + [f"has {brief_names(has)} besides"] * bool(has)
         raise ValueError(
-            f"{file} {differences}, expected the columns of the rows before. "
+            f"{file} {' and '.join(parts)}, expected the columns of the rows before. "
             "Read files of different columns one after another, as sources of their own."
         )
 
 
 def brief_names(names: list[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return a few names, and how many more there are."""
     shown = ", ".join(map(repr, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def type_advice(name: str, kind: str) -> str:
-    """How to pin a column, in Python and on the command line.
+    """Return how to pin a column's type, in Python and on the command line.
 
     Examples
     --------
@@ -89,12 +87,12 @@ def type_advice(name: str, kind: str) -> str:
 
 
 def to_text(schema: Any) -> str:
-    """A schema as text, for a position."""
+    """Return a schema as text, for a position."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
 def from_text(text: str) -> Any:
-    """A schema that :func:`to_text` wrote.
+    """Read a schema that :func:`to_text` wrote.
 
     Examples
     --------

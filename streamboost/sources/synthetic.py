@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamboost.datasets import friedman
-from streamboost.sources.base import Batch, Piece, Position, Source, check_n_rows, check_row_number, in_batches
+from streamboost.sources.base import Batch, Piece, Position, Source, check_n_rows, check_row_number, rebatch
 
 BLOCK = 4096  # rows made at a time: part of what a seed means
 
@@ -23,12 +23,13 @@ class FriedmanSource(Source):
     Parameters
     ----------
     total_rows : int, optional
-        None for rows without end.
+        None, the default, for rows without end.
     noise : float
-        The standard deviation of the noise.
+        The standard deviation of the noise; 1 by default.
     drift : int or sequence of int, optional
-        Rows from which on the columns change their parts.
+        Rows from which on the columns change their parts; None by default.
     seed : int
+        0 by default.
 
     Examples
     --------
@@ -55,19 +56,19 @@ class FriedmanSource(Source):
         self.total_rows, self.noise, self.seed = total_rows, noise, seed
         self.drift = [] if drift is None else sorted(int(row) for row in np.atleast_1d(drift))
 
-    def share(self, position: Position) -> float | None:
-        """How many of the rows lie before ``position``; None of those without end."""
+    def progress(self, position: Position) -> float | None:
+        """Return the share of rows before ``position``; None of rows without end."""
         return None if self.total_rows is None else (position or 0) / max(self.total_rows, 1)
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """The rows from number ``position`` on."""
+        """Yield the rows from number ``position`` on."""
         check_n_rows(n_rows)
         total = math.inf if self.total_rows is None else self.total_rows
-        return in_batches(self._pieces(check_row_number(position, total, "the stream"), total), n_rows)
+        return rebatch(self._pieces(check_row_number(position, total, "the stream"), total), n_rows)
 
     @property
     def schema(self) -> Any:
-        """Names and types of the columns."""
+        """Return names and types of the columns."""
         return self._block(0).schema
 
     def _pieces(self, row: int, total: float) -> Iterator[Piece]:
@@ -78,7 +79,7 @@ class FriedmanSource(Source):
             row += table.num_rows
 
     def _block(self, start: int) -> Any:
-        """The table of the ``BLOCK`` rows from ``start`` on."""
+        """Return the ``BLOCK`` rows from ``start`` on."""
         changes = [0] * sum(row <= start for row in self.drift) + [row - start for row in self.drift if row > start]
         seed = int(np.random.SeedSequence([self.seed, 1 + start // BLOCK]).generate_state(1, np.uint64)[0])
         made = friedman(BLOCK, noise=self.noise, drift=changes or None, seed=seed)

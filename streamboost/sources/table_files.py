@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: tables that know their types. They are read batch by batch, whole only if they are small."""
+"""Parquet and Arrow files: tables that know their types, read batch by batch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ ARROW_FILE = b"ARROW1\0\0"  # what the file format starts with; a stream follows
 
 
 def read_parquet(path: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
-    """The rows of a Parquet file from ``start_row`` on; row groups before it are not looked at."""
-    yield from _last_marked(_parquet_spans(path, types, schema, start_row))
-
-
-def _parquet_spans(path: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
+    """Yield the rows of a Parquet file from ``start_row`` on; row groups before it are not read."""
     with pq.ParquetFile(path, pre_buffer=False) as file:
         found = _checked(file.schema_arrow, types, schema, path)
         sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
@@ -34,19 +30,19 @@ def _parquet_spans(path: str, types: Mapping[str, Any], schema: Any, start_row: 
 
 
 def read_arrow(stream: Any, name: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
-    """The rows of an Arrow file or stream from ``start_row`` on; of a mapped file those before it are not loaded."""
+    """Yield the rows of an Arrow file or stream from ``start_row`` on; a mapped file loads none before it."""
     head = stream.read(len(ARROW_FILE))
     if head != ARROW_FILE and stream.seekable():
         stream.seek(stream.tell() - len(head))
     elif head != ARROW_FILE:
-        stream = _Again(head, stream)
+        stream = _Unread(head, stream)
     with pa.ipc.open_stream(stream) as reader:
         found = _checked(reader.schema, types, schema, name)
-        yield from _last_marked(_spans(_valid(reader), found, 0, start_row, name))
+        yield from _spans(_valid(reader), found, 0, start_row, name)
 
 
 def _valid(reader: Any) -> Iterator[Any]:
-    """Batches that may be touched: Arrow trusts the offsets it reads, and wrong ones lead out of the buffer."""
+    """Validate batches: Arrow trusts the offsets it reads, and wrong ones lead out of the buffer."""
     for batch in reader:
         batch.validate(full=True)
         yield batch
@@ -66,12 +62,18 @@ def _spans(batches: Iterator[Any], schema: Any, row: int, start_row: int, name: 
         if end > start_row:
             skipped = max(start_row - row, 0)
             table = pa.Table.from_batches([batch.slice(skipped)]).select(schema.names)
-            yield Span(_cast(table, schema, name), row + skipped)
+            try:
+                table = table.cast(schema)
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"{name} cannot be read as types=... says: {error}. Choose a type that fits."
+                ) from error
+            yield Span(table, row + skipped)
         row = end
 
 
-def _last_marked(spans: Iterator[Span]) -> Iterator[Span]:
-    """Say of the last that it is."""
+def mark_last(spans: Iterator[Span]) -> Iterator[Span]:
+    """Yield spans, the last of them with ``is_last``."""
     held = None
     try:
         for span in spans:
@@ -86,15 +88,8 @@ def _last_marked(spans: Iterator[Span]) -> Iterator[Span]:
         yield held._replace(is_last=True)
 
 
-def _cast(table: Any, schema: Any, name: str) -> Any:
-    try:
-        return table.cast(schema)
-    except pa.ArrowException as error:
-        raise ValueError(f"{name} cannot be read as types=... says: {error}. Choose a type that fits.") from error
-
-
-class _Again(io.RawIOBase):
-    """A stream of which some bytes were read already."""
+class _Unread(io.RawIOBase):
+    """A stream with bytes that were read already put back in front."""
 
     def __init__(self, head: bytes, stream: Any) -> None:
         self._head, self._stream = head, stream

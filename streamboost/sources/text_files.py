@@ -1,4 +1,4 @@
-"""One file of text, read block by block: rows of fixed types, and for every row the byte, line and number it is at."""
+"""One file of text, read block by block: rows of fixed types, each with its byte, line and number."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Span(NamedTuple):
     is_last: bool = False  # whether nothing follows in the file, as it stands now
 
     def after(self, k: int) -> Place:
-        """The place after the first k rows."""
+        """Return the place after the first k rows."""
         if self.lines is None or self.offsets is None:
             return Place(self.row + k)
         return Place(self.row + k, int(self.lines[k - 1]), int(self.offsets[k - 1]))
@@ -64,11 +64,11 @@ class _Records(NamedTuple):
 
 @dataclass
 class TextReader:
-    """Rows of one file of text.
+    """Reads the rows of one file of text.
 
-    ``more`` is asked, with the bytes read, what to do at the end of the file, and may wait there; without it the end
-    is the end. ``bad`` gets the place, text and reason of each bad row, and may raise. What ``is_live`` gives bytes
-    as somebody writes them: so no more is asked of it than is needed, and which row is the last is not known.
+    ``more`` is called at the end of the file with the bytes read, tells what to do, and may wait; without it the end is
+    the end. ``bad`` gets the place, text and reason of each bad row, and may raise. Of a stream that ``is_live`` no
+    more is read than is needed, so which row is the last is not known.
     """
 
     name: str
@@ -80,12 +80,12 @@ class TextReader:
     is_live: bool = False
 
     def spans(self, start: Place) -> Iterator[Span | None]:
-        """The rows after ``start``; None whenever there are no more for now."""
+        """Yield the rows after ``start``, and None whenever there are no more for now."""
         self._rest, self._place, self._is_behind = b"", Place(), False
         self._ahead: bytes | None = None  # read already, to see whether anything follows
         needs_header = self.format.has_header
         if not needs_header:
-            self._seek(start)
+            self._seek_to(start)
         for records in self._records():
             if records is None:
                 yield from self._catch_up()
@@ -94,26 +94,26 @@ class TextReader:
             if not len(records.ends):
                 continue
             if needs_header:
-                self.format.begin(records.text(0, 1), self.name)
+                self.format.read_header(records.text(0, 1), self.name)
                 records, needs_header = records.drop(1, is_header=True), False
                 self._place = self._place._replace(row=self._place.row - 1)
-                if self._seek(start):
+                if self._seek_to(start):
                     continue
             records = records.drop(min(max(start.row - records.row, 0), len(records.ends)))
             if len(records.ends):
                 if self.format.schema is None:
-                    self.format.settle(records.text(0, len(records.ends)), self.name)
+                    self.format.infer_types(records.text(0, len(records.ends)), self.name)
                 yield from self._good(records, 0, len(records.ends))
         yield from self._catch_up()
 
     def _catch_up(self) -> Iterator[Span]:
-        """The end of the file, if only bad rows are between it and the last good one."""
+        """Yield the end of the file, if only bad rows are between it and the last good one."""
         if self._is_behind and not self._rest and self.format.schema is not None:
             self._is_behind = False
             row, line, offset = self._place
             yield Span(self.format.schema.empty_table(), row, np.array([line]), np.array([offset]), is_last=True)
 
-    def _seek(self, start: Place) -> bool:
+    def _seek_to(self, start: Place) -> bool:
         if self.seek is None or not start.offset:
             return False
         self.seek(max(start.offset - 1, 0))
@@ -128,7 +128,7 @@ class TextReader:
         return True
 
     def _records(self) -> Iterator[_Records | None]:
-        """Blocks of whole rows."""
+        """Yield blocks of whole rows."""
         while True:
             block = self.read(BLOCK) if self._ahead is None else self._ahead
             self._ahead = None
@@ -136,10 +136,14 @@ class TextReader:
                 data = self._rest + block
                 ends = self.format.ends(data)
                 self._rest = data[ends[-1] :] if len(ends) else data
-                self._check_length()
+                if len(self._rest) > LONGEST_ROW:
+                    raise ValueError(
+                        f"{self.name}: the row from line {self._place.line + 1} on is longer than {LONGEST_ROW >> 20} "
+                        "MiB. Look for a quote that is never closed, or for a file that is not text."
+                    )
                 if len(ends):
                     self._ahead = None if self.is_live else self.read(BLOCK)
-                    yield self._cut(data[: ends[-1]], ends, is_last=not (self._rest or self.is_live or self._ahead))
+                    yield self._split(data[: ends[-1]], ends, is_last=not (self._rest or self.is_live or self._ahead))
                 else:
                     self._check_line_ends()
                 continue
@@ -148,7 +152,7 @@ class TextReader:
             end = "finished" if self.more is None else self.more(self._place.offset + len(self._rest))
             if end == "finished" and self._rest:
                 data, self._rest = self._rest, b""
-                records = self._cut(data, np.array([len(data)]), is_last=True)
+                records = self._split(data, np.array([len(data)]), is_last=True)
                 if len(self.format.ends(data + b"\n")):
                     yield records
                 else:
@@ -158,13 +162,6 @@ class TextReader:
             if end != "more":
                 return
 
-    def _check_length(self) -> None:
-        if len(self._rest) > LONGEST_ROW:
-            raise ValueError(
-                f"{self.name}: the row from line {self._place.line + 1} on is longer than {LONGEST_ROW >> 20} MiB. "
-                "Look for a quote that is never closed, or for a file that is not text."
-            )
-
     def _check_line_ends(self) -> None:
         """Refuse a file that seems to be all one line, as it ends its lines in carriage returns."""
         if self._place.offset or b"\r" not in self._rest:
@@ -173,8 +170,8 @@ class TextReader:
         if len(ends) and self._rest[ends[0] :].strip(b"\r"):
             raise ValueError(f"{self.name} ends its lines in carriage returns alone. {LINE_ENDS}")
 
-    def _cut(self, data: bytes, ends: IntArray, *, is_last: bool) -> _Records:
-        """Rows with their places, blank ones left out; what comes next is after them."""
+    def _split(self, data: bytes, ends: IntArray, *, is_last: bool) -> _Records:
+        """Split whole rows, leave blank ones out, and advance the place past them."""
         codes = np.frombuffer(data, np.uint8)
         starts = np.concatenate([[0], ends[:-1]])
         row, line, offset = self._place
@@ -185,10 +182,12 @@ class TextReader:
         return _Records(data, row, offset, starts[is_row], ends[is_row], lines[is_row], is_last)
 
     def _good(self, records: _Records, i: int, j: int) -> Iterator[Span]:
-        """Rows i to j; if some are bad, halve until they are alone."""
+        """Yield rows i to j; if some are bad, halve until they are alone."""
         table, reason = self._table(records.text(i, j), j - i)
         if table is not None:
-            yield self._span(table, records, i, j)
+            self._is_behind = False
+            is_last = records.is_last and j == len(records.ends)
+            yield Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j], is_last)
         elif j - i > 1:
             middle = (i + j) // 2
             yield from self._good(records, i, middle)
@@ -198,7 +197,7 @@ class TextReader:
             self._report(records, i, f"{HALF}. Write its rest, or pass on_bad='skip'." if is_half else reason)
 
     def _table(self, data: bytes, n: int) -> tuple[Any, str]:
-        """The n rows, or None; and of a single one what is wrong with it."""
+        """Return the n rows, or None; and of a single one what is wrong with it."""
         try:
             table = self.format.parse(data)
         except UNREADABLE as error:
@@ -208,14 +207,8 @@ class TextReader:
         # a line of blanks, in which Arrow finds no row, is not bad
         return None, "the line holds several rows. Put a line feed, not a blank, between them." * bool(table.num_rows)
 
-    def _span(self, table: Any, records: _Records, i: int, j: int) -> Span:
-        """Rows i to j, as the table has them."""
-        self._is_behind = False
-        is_last = records.is_last and j == len(records.ends)
-        return Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j], is_last)
-
     def _report(self, records: _Records, i: int, reason: str) -> None:
-        """Say that row i is bad."""
+        """Report that row i is bad."""
         data = records.text(i, i + 1)
         line = int(records.lines[i]) - data.count(b"\n")  # lines before it
         before = Place(records.row + i, line, records.offset + int(records.starts[i]))

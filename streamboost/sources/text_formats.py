@@ -1,4 +1,4 @@
-"""CSV and JSON lines: how to cut bytes into rows, find the types, and read rows of known types. No files here."""
+"""CSV and JSON lines: split bytes into rows, infer the types, and read rows of known types. No files here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINE_ENDS = (
 
 
 class TextFormat(ABC):
-    """One row a line; ``schema`` is None until the first rows have settled the types."""
+    """One row a line; ``schema`` is None until :meth:`infer_types`."""
 
     has_header = False
 
@@ -47,17 +47,17 @@ class TextFormat(ABC):
         self.schema = schema
 
     def ends(self, data: bytes) -> IntArray:
-        """The position after each row of ``data``."""
+        """Return the position after each row of ``data``."""
         return np.flatnonzero(np.frombuffer(data, np.uint8) == NEWLINE) + 1
 
-    def begin(self, header: bytes, file: str) -> None:
-        """Take in the first line of a file, if ``has_header``."""
+    def read_header(self, header: bytes, file: str) -> None:
+        """Read the first line of a file, if ``has_header``."""
         raise NotImplementedError
 
-    def settle(self, data: bytes, file: str) -> None:
-        """Fix the types, by those of the first rows ``data`` that can be read."""
+    def infer_types(self, data: bytes, file: str) -> None:
+        """Fix the types by those of the first rows ``data`` that can be read."""
         try:
-            found = self._guess(data)
+            found = self._infer_schema(data)
         except UNREADABLE as error:
             raise ValueError(
                 f"{file}: none of the first rows can be read; they say: {error}. Pass format=... if the file is of "
@@ -67,16 +67,16 @@ class TextFormat(ABC):
         self.schema = plain_schema(wider, self.types, file)
 
     @abstractmethod
-    def _guess(self, data: bytes) -> Any:
-        """The schema that the first rows suggest to Arrow, bad ones left out, or one of the errors ``UNREADABLE``."""
+    def _infer_schema(self, data: bytes) -> Any:
+        """Return the schema that Arrow infers from the first rows, bad ones left out, or raise ``UNREADABLE``."""
 
     @abstractmethod
     def parse(self, data: bytes) -> Any:
-        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        """Return rows as a table of ``schema``, or raise one of ``UNREADABLE``."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str:
-        """What Arrow's error about a single row means to a user."""
+        """Return what Arrow's error about a single row means to a user."""
 
 
 class CsvFormat(TextFormat):
@@ -91,14 +91,14 @@ class CsvFormat(TextFormat):
         self.names = list(names or [])  # in this file's order
 
     def ends(self, data: bytes) -> IntArray:
-        """The position after each row of ``data``; line breaks within quotes end none."""
+        """Return the position after each row of ``data``; line breaks within quotes end none."""
         if b'"' not in data:
             return super().ends(data)
         ends: IntArray = quoted_ends(np.frombuffer(data, np.uint8), ord(self.delimiter))
         return ends
 
-    def begin(self, header: bytes, file: str) -> None:
-        """Take in the names of the columns, in the order of this file."""
+    def read_header(self, header: bytes, file: str) -> None:
+        """Read the names of the columns, in the order of this file."""
         try:
             text = header.removeprefix(b"\xef\xbb\xbf").decode()
         except UnicodeDecodeError as error:
@@ -120,8 +120,8 @@ class CsvFormat(TextFormat):
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
 
-    def _guess(self, data: bytes) -> Any:
-        """As Arrow guesses, but for text that is nearly all numbers: there a few slips are bad, not the column."""
+    def _infer_schema(self, data: bytes) -> Any:
+        """Infer as Arrow does, but take text that is nearly all numbers for numbers: the others are bad rows."""
         table = self._read(data, pa.csv.ConvertOptions(strings_can_be_null=True), on_bad="skip")
         if not table.num_rows:
             raise pa.ArrowInvalid(f"none has {len(self.names)} fields, as there are names")
@@ -130,7 +130,7 @@ class CsvFormat(TextFormat):
         return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
 
     def parse(self, data: bytes) -> Any:
-        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        """Return rows as a table of ``schema``."""
         options = pa.csv.ConvertOptions(
             column_types=self.schema, include_columns=self.schema.names, strings_can_be_null=True
         )
@@ -147,7 +147,7 @@ class CsvFormat(TextFormat):
         )
 
     def explain(self, error: Exception) -> str:
-        """What Arrow's error about a single row means to a user."""
+        """Return what Arrow's error about a single row means to a user."""
         said = str(error)
         if found := re.search(r"Expected (\d+) columns, got (\d+)", said):
             return (
@@ -168,7 +168,7 @@ class CsvFormat(TextFormat):
 
 
 def _is_nearly_numbers(column: Any) -> bool:
-    """Whether next to all values of a column of text are numbers; among less than a hundred one cannot tell."""
+    """Return True if at most one in a hundred values of a text column is no number."""
     values = column.drop_null()
     n_slips = len(values) - (pc.sum(pc.match_substring_regex(values, NUMBER)).as_py() or 0)
     return bool(n_slips <= SLIPS * len(values)) and len(values) > 0
@@ -177,7 +177,7 @@ def _is_nearly_numbers(column: Any) -> bool:
 class JsonLinesFormat(TextFormat):
     """An object a line."""
 
-    def _guess(self, data: bytes) -> Any:
+    def _infer_schema(self, data: bytes) -> Any:
         try:
             return self._first_table(data).schema
         except UNREADABLE:
@@ -188,7 +188,7 @@ class JsonLinesFormat(TextFormat):
         return self._read(data, pa.schema(list(self.types.items())), "infer")
 
     def _readable(self, lines: list[bytes]) -> list[bytes]:
-        """The lines that can be read; if not all can, halve until those that cannot are alone."""
+        """Return the lines that can be read; halve until those that cannot are alone."""
         try:
             self._first_table(b"".join(lines))
         except UNREADABLE:
@@ -197,7 +197,7 @@ class JsonLinesFormat(TextFormat):
         return lines
 
     def parse(self, data: bytes) -> Any:
-        """Rows as a table of ``schema``, or one of the errors ``UNREADABLE``."""
+        """Return rows as a table of ``schema``."""
         return self._read(data, self.schema, "error")
 
     def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
@@ -210,7 +210,7 @@ class JsonLinesFormat(TextFormat):
         )
 
     def explain(self, error: Exception) -> str:
-        """What Arrow's error about a single row means to a user."""
+        """Return what Arrow's error about a single row means to a user."""
         said = str(error)
         if isinstance(error, UnicodeDecodeError):
             return "the row is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
@@ -236,7 +236,7 @@ class JsonLinesFormat(TextFormat):
 
 
 def _agreeing(lines: list[bytes]) -> list[bytes]:
-    """The objects among lines of JSON whose values are all of the kind that their key had first."""
+    """Return the objects among lines whose values are all of the type that their key had first."""
     kinds: dict[str, type] = {}
     good = []
     for line in lines:

@@ -18,7 +18,7 @@ from brokers import OLD_KAFKA, OLD_KAFKA_CONSUMER, SILENT, kafka_mock, kafka_ser
 from reading import gather, once_waiting, stored, xs  # noqa: E402
 
 from streamboost.sources import BadRow, KafkaSource, LostRows  # noqa: E402
-from streamboost.sources.kafka_client import Link  # noqa: E402
+from streamboost.sources.kafka_client import KafkaClient  # noqa: E402
 
 COUNTS = {0: 40, 1: 7, 2: 90}  # messages by partition
 BIT_BY_BIT = {"fetch.message.max.bytes": 2000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 5}
@@ -94,7 +94,7 @@ def topics():
 
 @pytest.fixture
 def topic(cluster, topics):
-    """Messages that no test changes; the three partitions take turns."""
+    """Messages that no test changes; the three partitions take merge."""
     return (
         topics.setdefault(cluster.address, None)
         or topics.update({cluster.address: new_topic(cluster)})
@@ -113,7 +113,7 @@ def test_every_message_comes_once_and_partitions_take_turns(cluster, topic, n_ro
     source = cluster.source(topic)
     batches = list(source.read(n_rows=n_rows))
     assert xs(batches) == in_turns()
-    assert source.share(batches[-1].position) == 1.0
+    assert source.progress(batches[-1].position) == 1.0
     assert all(batch.table.num_rows == n_rows for batch in batches[:-1])
     assert batches[0].table.slice(0, 1).to_pylist() == [{"x": 0.0, "y": 0.0}]
 
@@ -134,16 +134,16 @@ def test_the_order_does_not_depend_on_how_the_messages_are_fetched(real):
 
 
 def test_a_partition_far_ahead_of_the_others_is_held_back_and_loses_nothing(real, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.kafka_client.AHEAD", 50)
-    monkeypatch.setattr("streamboost.sources.kafka_client.AT_ONCE", 20)
+    monkeypatch.setattr("streamboost.sources.kafka_client.MOST_BUFFERED", 50)
+    monkeypatch.setattr("streamboost.sources.kafka_client.FETCH", 20)
     counts = {0: 2000, 1: 1, 2: 2000}
     topic = new_topic(real, counts)
     assert xs(real.source(topic).read()) == in_turns(counts)
 
 
 def test_without_following_batches_are_full_however_slowly_the_messages_come(mock, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.kafka_client.AT_ONCE", 1)
-    poll, asked = Link.poll, itertools.count()
+    monkeypatch.setattr("streamboost.sources.kafka_client.FETCH", 1)
+    poll, asked = KafkaClient.poll, itertools.count()
 
     def slowly(link, seconds, turns):
         if next(asked) % 2:
@@ -151,7 +151,7 @@ def test_without_following_batches_are_full_however_slowly_the_messages_come(moc
         time.sleep(0.02)  # and nothing came
         return False
 
-    monkeypatch.setattr(Link, "poll", slowly)
+    monkeypatch.setattr(KafkaClient, "poll", slowly)
     counts = {0: 7, 1: 3, 2: 9}
     batches = list(mock.source(new_topic(mock, counts)).read(n_rows=9))
     assert [batch.table.num_rows for batch in batches] == [9, 9, 1]

@@ -51,7 +51,7 @@ def test_every_entry_comes_once_and_in_order_in_batches_of_every_size(server, st
     source = RedisSource(server.address, stream)
     batches = list(source.read(n_rows=n_rows))
     assert xs(batches) == list(range(N))
-    assert source.share(batches[0].position) == pytest.approx(min(n_rows, N) / N)
+    assert source.progress(batches[0].position) == pytest.approx(min(n_rows, N) / N)
     assert all(batch.table.num_rows == n_rows for batch in batches[:-1])
     assert batches[0].table.slice(0, 1).to_pylist() == [{"x": 0.0, "city": "city 0", "y": 0.0}]
 
@@ -217,7 +217,7 @@ def test_trimming_and_deleting_what_was_read_loses_nothing(server, client, strea
 
 
 def test_a_stream_trimmed_under_a_reader_is_noticed(server, client, monkeypatch):
-    monkeypatch.setattr("streamboost.sources.redis_client.AT_ONCE", 10)
+    monkeypatch.setattr("streamboost.sources.redis_client.FETCH", 10)
     name = f"rows{next(numbers)}"
     fill(client, name, range(N))
     reading = RedisSource(server.address, name).read(n_rows=5)

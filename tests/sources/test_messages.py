@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streamboost.errors import MissingDependency
 from streamboost.sources import BadRow, FileSource, KafkaSource, RedisSource, open_source
-from streamboost.sources.base import in_batches
+from streamboost.sources.base import rebatch
 from streamboost.sources.messages import MOST_COLUMNS, MessageBatch, RowReader, field_values, json_field_values
-from streamboost.sources.partition_merge import Message, Turns, position_after
+from streamboost.sources.partition_merge import Message, PartitionMerge, position_after
 from streamboost.sources.redis_client import StreamInfo
 from streamboost.sources.schemas import from_text
 
@@ -35,7 +35,7 @@ def read(contents, sizes=(1000,), n_rows=1000, bad=None, **options):
             )
             start += size
 
-    return list(in_batches(pieces(), n_rows))
+    return list(rebatch(pieces(), n_rows))
 
 
 def rows(batches):
@@ -154,7 +154,7 @@ def test_a_bad_row_that_is_raised_lets_the_rows_before_it_pass():
     def refuse(bad):
         raise bad
 
-    batches = in_batches(reader.pieces(batch, refuse), 10)
+    batches = rebatch(reader.pieces(batch, refuse), 10)
     batch = next(batches)
     assert (batch.table["x"].to_pylist(), batch.position["offset"]) == ([1.0, 2.0], 2)
     with pytest.raises(BadRow, match="not JSON"):
@@ -231,12 +231,12 @@ def in_turns(logs):
 
 def take_all(logs, order, position=None, take=100):
     offsets = {p: 0 for p in logs} if position is None else {int(p): o for p, o in position["offsets"].items()}
-    turns, taken, positions = Turns(offsets, position and position["turn"]), [], []
+    merge, taken, positions = PartitionMerge(offsets, position and position["turn"]), [], []
     for message in order:
         if message.offset >= offsets[message.partition]:
-            turns.add([message])
-        while some := turns.take(take):
-            positions += [position_after("t", turns.start_of_take, turns.order, some, i + 1) for i in range(len(some))]
+            merge.add([message])
+        while some := merge.take(take):
+            positions += [position_after("t", merge.start_of_take, merge.order, some, i + 1) for i in range(len(some))]
             taken += [(message.partition, message.offset) for message in some]
     return taken, positions
 
@@ -258,20 +258,20 @@ def test_turns_resume_at_every_message(arrivals, data):
 
 
 def test_messages_that_come_again_are_passed_over_and_an_end_is_the_end():
-    turns = Turns({0: 5})
-    turns.ends = {0: 8}
-    turns.add([Message(0, offset, b"") for offset in (4, 5, 6, 5, 6, 7, 8, 9)])
-    assert [message.offset for message in turns.take(10)] == [5, 6, 7]
-    assert turns.is_finished()
+    merge = PartitionMerge({0: 5})
+    merge.ends = {0: 8}
+    merge.add([Message(0, offset, b"") for offset in (4, 5, 6, 5, 6, 7, 8, 9)])
+    assert [message.offset for message in merge.take(10)] == [5, 6, 7]
+    assert merge.is_finished()
 
 
 def test_partitions_that_join_later_take_part_in_turns():
-    turns = Turns({1: 0, 3: 0})
-    turns.add([Message(p, k, b"") for p in (1, 3) for k in range(2)])
-    assert [message.partition for message in turns.take(1)] == [1]
-    turns.include({0: 0, 2: 0})
-    turns.add([Message(p, 0, b"") for p in (0, 2)])
-    assert [message.partition for message in turns.take(4)] == [3, 0, 1, 2]
+    merge = PartitionMerge({1: 0, 3: 0})
+    merge.add([Message(p, k, b"") for p in (1, 3) for k in range(2)])
+    assert [message.partition for message in merge.take(1)] == [1]
+    merge.include({0: 0, 2: 0})
+    merge.add([Message(p, 0, b"") for p in (0, 2)])
+    assert [message.partition for message in merge.take(4)] == [3, 0, 1, 2]
 
 
 def test_a_stream_tells_how_many_entries_were_lost():

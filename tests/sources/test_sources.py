@@ -376,7 +376,7 @@ def test_all_files_of_a_folder_may_go_when_they_were_read_and_what_comes_next_is
     assert list(source.read(last)) == []
     write(tmp_path / f"c{suffix}", ROWS[8:])
     assert rows_of(source.read(last)) == ROWS[8:]
-    assert source.share(last) == 0.0
+    assert source.progress(last) == 0.0
     for position in before:
         if position["file"].endswith(f"a{suffix}") and position["row"] == 5:
             continue  # the end of a file, too
