@@ -1,11 +1,14 @@
 """Hypothesis as the suite runs it: the same examples everywhere, and no test fails for a busy machine.
 
 To look for new counter-examples: ``pytest --hypothesis-profile=explore``. The long forms of tests, with more examples
-and kills, and those marked ``long``: ``pytest --long`` (``make test-long``).
+kills and combinations, and those marked ``long``: ``pytest --long`` (``make test-long``).
 """
+
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pairwise import each, pairwise
 
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("steady"), max_examples=250)
@@ -20,6 +23,24 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--long"):
         settings.load_profile("long")
+
+
+def pytest_generate_tests(metafunc):
+    """Run a test marked ``pairwise`` or ``each`` over some combinations of its axes; in the long form, over all."""
+    is_long = metafunc.config.getoption("--long")
+    for name, some in (("pairwise", pairwise), ("each", each)):
+        for mark in metafunc.definition.iter_markers(name):
+            combinations = (product if is_long else some)(*mark.kwargs.values())
+            metafunc.parametrize(tuple(mark.kwargs), list(combinations), ids=id_of)
+
+
+def id_of(value):
+    """Name a value in the name of a test; None leaves that to pytest."""
+    if isinstance(value, tuple) and value:
+        return id_of(value[0]) or str(value[0])
+    if value is None or isinstance(value, (str, int, float, type)) or callable(value):
+        return None
+    return repr(value) if len(repr(value)) < 60 else type(value).__name__
 
 
 def pytest_collection_modifyitems(config, items):

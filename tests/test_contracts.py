@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from pairwise import pairwise
 from river import forest, tree
 from sklearn.linear_model import Ridge, SGDRegressor
 from sklearn.neural_network import MLPRegressor
@@ -51,9 +50,9 @@ STACKS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "check", "n_outputs"), pairwise(STACKS, testing.STACK_CHECKS, [1, 2]), ids=named)
-def test_our_stacks_keep_the_contract(kind, check, n_outputs):
-    check(testing.StackCase(STACKS[kind], n_outputs=n_outputs))
+@pytest.mark.pairwise(kind=STACKS, n_outputs=[1, 2])
+def test_our_stacks_keep_the_contract(kind, n_outputs):
+    testing.check_stack(STACKS[kind], n_outputs=n_outputs)
 
 
 class LearnsOnPredict(LinearStack):
@@ -224,9 +223,9 @@ LOSSES = [  # each of one output, and of several with a ridge
 ]
 
 
-@pytest.mark.parametrize(("forms", "check", "form"), pairwise(LOSSES, testing.LOSS_CHECKS, [0, 1]), ids=named)
-def test_our_losses_keep_the_contract(forms, check, form):
-    check(testing.LossCase(forms[form], loss_checks.targets_for(forms[form])))
+@pytest.mark.parametrize("loss", [loss for forms in LOSSES for loss in forms], ids=repr)
+def test_our_losses_keep_the_contract(loss):
+    testing.check_loss(loss, loss_checks.targets_for(loss))
 
 
 def test_every_built_in_loss_is_among_them():

@@ -116,8 +116,10 @@ def test_only_the_theory_follows_the_edges():
         assert schedule(descent) == schedule(descent, edges=np.array([0.1, 0.5, 0.9]))
 
 
-@pytest.mark.parametrize("kind", [GradientDescent, ResidualProjection, Nesterov, AdaGrad, FrankWolfe])
-@pytest.mark.parametrize("size", [0, -0.1, math.nan, math.inf, "fast"])
+@pytest.mark.each(
+    kind=[GradientDescent, ResidualProjection, Nesterov, AdaGrad, FrankWolfe],
+    size=[0, -0.1, math.nan, math.inf, "fast"],
+)
 def test_a_step_size_that_leads_nowhere_is_refused(kind, size):
     with pytest.raises(ValueError, match=r"(step_size|radius) is .*, expected a finite number above 0"):
         kind(size)

@@ -413,8 +413,7 @@ def test_the_marks_of_a_refit_are_remembered():
     assert replay.leaf_ids[:, 1].tolist() == [9] * 5
 
 
-@pytest.mark.parametrize("name", ["window", "refit_every", "warmup", "soonest"])
-@pytest.mark.parametrize("value", [0, -3, 1.5, "all"])
+@pytest.mark.each(name=["window", "refit_every", "warmup", "soonest"], value=[0, -3, 1.5, "all"])
 def test_counts_that_are_none_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} is .*, expected a whole number above 0"):
         Replay(**{name: value})

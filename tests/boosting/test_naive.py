@@ -6,7 +6,6 @@ import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from pairwise import pairwise
 from river import linear_model, preprocessing
 from sklearn.linear_model import Ridge, SGDRegressor
 
@@ -140,25 +139,20 @@ def compare(loss, gradient, kind, algorithm, *, start=0.0, weight=None, c=0.5, l
     return run
 
 
-@pytest.mark.parametrize(
-    ("loss", "kind", "algorithm"),
-    pairwise(BARE, KINDS, DOMAINS),
-    ids=lambda value: repr(value[0]) if isinstance(value, tuple) else None,
-)
+@pytest.mark.pairwise(loss=BARE, kind=KINDS, algorithm=DOMAINS)
 def test_every_row_of_the_booster_is_that_of_the_paper(loss, kind, algorithm):
     run = compare(*loss, kind, algorithm, n=ROWS[kind])
     assert np.ptp(run.predictions, axis=0).max() > 0.1  # something was learned, so something was compared
 
 
-@pytest.mark.parametrize("algorithm", DOMAINS)
-@pytest.mark.parametrize(("loss", "gradient", "strength"), RIDGED, ids=lambda value: getattr(value, "name", ""))
-def test_a_ridge_makes_the_steps_one_over_lambda_i(loss, gradient, strength, algorithm):
+@pytest.mark.each(ridge=RIDGED, algorithm=DOMAINS)
+def test_a_ridge_makes_the_steps_one_over_lambda_i(ridge, algorithm):
+    loss, gradient, strength = ridge
     ridged = naive.with_ridge(gradient, L2)
     compare(loss, ridged, "linear rls", algorithm, lam=lambda radius: strength(radius) + 2 * L2)
 
 
-@pytest.mark.parametrize("algorithm", DOMAINS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.each(kind=KINDS, algorithm=DOMAINS)
 def test_the_walk_may_start_anywhere_and_rows_may_weigh_anything(kind, algorithm):
     weight = np.random.default_rng(5).choice([0.0, 0.5, 1.0, 3.0], size=16)
     assert (weight == 0).any()

@@ -65,11 +65,9 @@ def all_scores(made, loss_name):
     return np.concatenate([*before, made.score(X)])
 
 
-@pytest.mark.parametrize("iterate", ["last", "polynomial"])
-@pytest.mark.parametrize("update_mode", ["sequential", 16])
-@pytest.mark.parametrize("base", [Linear, Constant])
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("kind", STACKS)
+@pytest.mark.pairwise(
+    kind=STACKS, loss=LOSSES, base=[Linear, Constant], update_mode=["sequential", 16], iterate=["last", "polynomial"]
+)
 def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, base, update_mode, iterate, plainly):
     ours, theirs = (
         booster(kind, LOSSES[loss][0], base=base(), update_mode=update_mode, iterate=iterate) for _ in range(2)
@@ -86,9 +84,9 @@ def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, bas
         assert_allclose(ours.base.weights, theirs.base.weights, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("readout", ["hedge", "last", "mean"])
-@pytest.mark.parametrize("update_mode", ["sequential", 8])
-@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.pairwise(
+    loss=["squared", "logistic", "softmax"], update_mode=["sequential", 8], readout=["hedge", "last", "mean"]
+)
 def test_a_hedge_over_all_partial_sums_is_that_of_the_plain_path(loss, update_mode, readout, plainly):
     made = [
         Committee([booster("two layers", LOSSES[loss][0], update_mode=update_mode)], readout=readout, steps=range(4))

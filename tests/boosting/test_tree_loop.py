@@ -55,7 +55,7 @@ MAKERS = {
 }
 NAMES = sorted(MAKERS)
 DESCENTS = {"algorithm 1": GradientDescent(0.3), "algorithm 2": ResidualProjection(0.5)}
-LOSSES = [MAKERS[name](n_outputs=m, l2=l2) for name in NAMES for m in (1, 3) for l2 in (0.0, 0.3)]
+FORMS = {"name": NAMES, "m": (1, 3), "l2": (0.0, 0.3)}  # of a loss: outputs and ridges
 
 
 def rule(loss, descent=DESCENTS["algorithm 1"]):
@@ -103,10 +103,11 @@ def close(ours, theirs):
     assert_allclose(np.asarray(ours) / size, np.asarray(theirs) / size, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.pairwise(**FORMS)
 @given(data=st.data())
 @settings(max_examples=10)
-def test_losses_gradients_links_and_stakes_are_those_of_the_plain_path(loss, data):
+def test_losses_gradients_links_and_stakes_are_those_of_the_plain_path(name, m, l2, data):
+    loss = MAKERS[name](n_outputs=m, l2=l2)
     scores, y = data.draw(rows_of(loss, 4))
     kind, option, ridge, _ = rule(loss)
     for s in range(4):
@@ -125,7 +126,7 @@ def test_losses_gradients_links_and_stakes_are_those_of_the_plain_path(loss, dat
     close(gradients, loss.gradient(scores, y))
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.n_outputs == 1 and loss.l2 == 0.0], ids=repr)
+@pytest.mark.parametrize("loss", [MAKERS[name]() for name in NAMES if name != "log_loss"], ids=repr)
 @given(s=some_score, y=some_score)
 @settings(max_examples=25)
 def test_the_slope_is_the_derivative_of_one_output(loss, s, y):
@@ -147,11 +148,11 @@ def test_probabilities_of_0_and_1_have_the_scores_the_links_give_them():
         assert_allclose(out, loss.link.score(np.array(prediction)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("descent", DESCENTS.values(), ids=DESCENTS)
-@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.pairwise(**FORMS, descent=DESCENTS.values())
 @given(data=st.data())
 @settings(max_examples=4)
-def test_targets_are_those_of_the_descent(loss, descent, data):
+def test_targets_are_those_of_the_descent(name, m, l2, descent, data):
+    loss = MAKERS[name](n_outputs=m, l2=l2)
     walk, y = data.draw(rows_of(loss, 4))
     h = np.array(data.draw(st.lists(st.floats(-5, 5), min_size=3 * loss.n_outputs, max_size=3 * loss.n_outputs)))
     h = h.reshape(3, loss.n_outputs)
@@ -174,10 +175,11 @@ def test_targets_whose_sum_overflows_are_finite_all_the_same():
     assert alone.set_targets(rule(Squared()), np.zeros(1), np.zeros((3, 1)), walk, targets)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.pairwise(**FORMS)
 @given(seed=st.integers(0, 2**32), weights=st.lists(st.sampled_from([0.1, 0.5, 1.0, 2.0]), min_size=1, max_size=8))
 @settings(max_examples=5)
-def test_the_hedge_is_the_plain_one(loss, seed, weights):
+def test_the_hedge_is_the_plain_one(name, m, l2, seed, weights):
+    loss = MAKERS[name](n_outputs=m, l2=l2)
     rng = np.random.default_rng(seed)
     plain, compiled = (Hedge([(0, e) for e in range(3)], half_lives=(2.0, 20.0)) for _ in range(2))
     paired_test = np.array([0.0, 2.0, 0.0, 0.0, 0.0, 0.0])
@@ -321,10 +323,7 @@ def took_the_compiled_loop(model):
     return getattr(model, "_buffers", None) is not None
 
 
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.pairwise(name=NAMES, base=BASES, weighted=[False, True], descent=DESCENTS)
 def test_a_booster_runs_alike_on_both_paths(name, base, weighted, descent):
     loss = MAKERS[name](n_outputs=2 if name == "log_loss" else 1)
     model = assert_same_run(lambda: booster(loss, DESCENTS[descent], BASES[base]()), stream(loss, weighted=weighted))
@@ -332,17 +331,15 @@ def test_a_booster_runs_alike_on_both_paths(name, base, weighted, descent):
     assert (model.stack.feature >= 0).any()  # there are splits to agree on
 
 
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("base", ["linear", "constant"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.pairwise(name=NAMES, base=["linear", "constant"], descent=DESCENTS)
 def test_a_booster_of_several_outputs_and_a_ridge_runs_alike_on_both_paths(name, base, descent):
     loss = MAKERS[name](n_outputs=3, l2=0.05)
     assert_same_run(lambda: booster(loss, DESCENTS[descent], BASES[base](), forget=8.0), stream(loss, 120))
 
 
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("bases", [("linear", "adagrad", "forgetful"), ("constant", "forgetful", "constant")])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.pairwise(
+    name=NAMES, bases=[("linear", "adagrad", "forgetful"), ("constant", "forgetful", "constant")], descent=DESCENTS
+)
 def test_a_committee_runs_alike_on_both_paths(name, bases, descent):
     loss = MAKERS[name](n_outputs=2 if name == "log_loss" else 1)
     rows = stream(loss, 160)
@@ -533,9 +530,11 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("how", COPIES)
-@pytest.mark.parametrize("kind", ["booster", "committee on constants"])
-@pytest.mark.parametrize("at", [10, 64, 130])  # before the first refit, as the scale settles, after many refits
+@pytest.mark.pairwise(
+    kind=["booster", "committee on constants"],
+    how=COPIES,
+    at=[10, 64, 130],  # before the first refit, as the scale settles, after many refits
+)
 def test_a_copy_made_mid_stream_goes_on_as_the_original(kind, how, at, tmp_path):
     model, undisturbed = MODELS[kind](), MODELS[kind]()
     X, y, weight = stream(Softmax(n_classes=3), 220)
@@ -683,9 +682,11 @@ FAR_OFF = {
 }
 
 
-@pytest.mark.parametrize("path", [contextlib.nullcontext, plain_path], ids=["compiled", "plain"])
-@pytest.mark.parametrize("kind", FAR_OFF)
-@pytest.mark.parametrize("at", [20, 100])  # while the scale is being told, and after
+@pytest.mark.pairwise(
+    at=[20, 100],  # while the scale is being told, and after
+    kind=FAR_OFF,
+    path=[contextlib.nullcontext, plain_path],
+)
 def test_a_row_whose_gradient_is_not_finite_leaves_the_model_as_it_was(at, kind, path):
     X, _, weight = stream(Squared(), 150)
     y = np.full(150, -1.7e308)

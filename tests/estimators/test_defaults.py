@@ -181,8 +181,7 @@ def test_a_stack_given_is_copied_so_that_two_models_do_not_share_it():
     assert stack.n_learners == 7
 
 
-@pytest.mark.parametrize("name", ["max_depth", "n_estimators"])
-@pytest.mark.parametrize("value", [0, -3, 1.5, "many"])
+@pytest.mark.each(name=["max_depth", "n_estimators"], value=[0, -3, 1.5, "many"])
 def test_sizes_that_are_none_are_refused_and_not_rounded(name, value):
     with pytest.raises(ValueError, match="expected a whole number"):
         committee(**{name: value})

@@ -416,9 +416,9 @@ def test_a_bad_parameter_is_named_before_anything_is_learned(rows, parameters, w
 NONSENSE = [-1, 0, 1.5, "bad", None, True, math.nan, math.inf, [], [7], {}, (256, -1), object()]
 
 
-@pytest.mark.parametrize("learner", ["tree", "mlp", Ridge()], ids=str)
-@pytest.mark.parametrize("name", SGBRegressor().get_params())
-@pytest.mark.parametrize("make", [SGBRegressor, SGBClassifier])
+@pytest.mark.pairwise(
+    make=[SGBRegressor, SGBClassifier], name=SGBRegressor().get_params(), learner=["tree", "mlp", Ridge()]
+)
 def test_a_value_that_is_refused_is_refused_by_the_name_it_was_given_under(make, name, learner):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), np.arange(30) % 2

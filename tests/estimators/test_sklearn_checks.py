@@ -1,7 +1,7 @@
 """scikit-learn's own check suite, check by check."""
 
 import pytest
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from streamboost import SGBClassifier, SGBRegressor
 
@@ -13,16 +13,33 @@ EXPECTED_TO_FAIL = {
 }
 
 
+DEFAULTS = [SGBRegressor(), SGBClassifier()]
+OTHERS = [SGBRegressor(learner="linear", n_estimators=3), SGBClassifier("logistic")]
+
+
+def pytest_generate_tests(metafunc):
+    """Let the defaults take every check, and the others every second one by turns; in the long form, all of them."""
+    if "check" in metafunc.fixturenames:
+        is_long, cases = metafunc.config.getoption("--long"), []
+        for k, estimator in enumerate([*DEFAULTS, *OTHERS]):
+            checks = list(estimator_checks_generator(estimator, expected_failed_checks=EXPECTED_TO_FAIL, mark="xfail"))
+            cases += checks if is_long or estimator in DEFAULTS else checks[k % 2 :: 2]
+        metafunc.parametrize(("estimator", "check"), cases, ids=name_of)
+
+
+def name_of(value):
+    """A check with its options, or an estimator."""
+    if not hasattr(value, "func"):
+        return " ".join(repr(value).split())
+    return f"{value.func.__name__}({', '.join(f'{name}={option}' for name, option in value.keywords.items())})"
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(
-    [SGBRegressor(), SGBClassifier(), SGBRegressor(learner="linear", n_estimators=3), SGBClassifier("logistic")],
-    expected_failed_checks=lambda estimator: EXPECTED_TO_FAIL,
-)
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", [SGBRegressor(), SGBClassifier()])
+@pytest.mark.parametrize("estimator", DEFAULTS)
 def test_no_more_than_the_one_named_check_is_declined(estimator):
     names = {check.func.__name__ for _, check in estimator_checks_generator(estimator)}
     assert set(EXPECTED_TO_FAIL) <= names

@@ -106,11 +106,9 @@ def expect_equal(ours, theirs, dtype):
         assert np.abs(ours[name] - theirs[name]).max() < TOLERANCE[dtype], name
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
-@pytest.mark.parametrize("kind", [dense, conv], ids=lambda kind: kind.__name__)
+@pytest.mark.pairwise(
+    kind=[dense, conv], activation=TORCH_ACTIVATIONS, dtype=["float32", "float64"], rule=RULES, batch=[1, 4]
+)
 def test_a_hundred_steps_are_those_of_pytorch(kind, activation, dtype, rule, batch):
     ours, make = RULES[rule]
     stack = randomised(kind(activation, dtype, ours))
@@ -121,9 +119,7 @@ def test_a_hundred_steps_are_those_of_pytorch(kind, activation, dtype, rule, bat
     expect_equal(numbers(stack), with_torch(kind.__name__, activation, dtype, start, data, batch, make), dtype)
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
-@pytest.mark.parametrize("kind", [dense, conv], ids=lambda kind: kind.__name__)
+@pytest.mark.pairwise(kind=[dense, conv], activation=TORCH_ACTIVATIONS, batch=[1, 4])
 def test_one_step_of_gradient_descent_shows_the_gradient(kind, activation, batch):
     stack = randomised(kind(activation, "float64", SGD(1.0)))
     start = numbers(stack)

@@ -86,11 +86,10 @@ def plain(thing):
     return [plain(part) for part in thing] if isinstance(thing, (list, tuple)) else thing
 
 
-@pytest.mark.parametrize("check", testing.STACK_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize(("mode", "factory"), [("vmap", net), ("list", net), ("list", net_with_dropout)])
-def test_it_keeps_the_contract(mode, factory, n_outputs, check):
-    check(testing.StackCase(lambda: TorchStack(factory, N, mode=mode), n_outputs=n_outputs))
+def test_it_keeps_the_contract(mode, factory, n_outputs):
+    testing.check_stack(lambda: TorchStack(factory, N, mode=mode), n_outputs=n_outputs)
 
 
 # Beside modules and optimisers written out
@@ -104,9 +103,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.pairwise(mode=MODES, optimizer=OPTIMIZERS, batch=[1, 8])
 def test_it_is_n_modules_with_n_optimisers(mode, optimizer, batch):
     stack = opened(n_outputs=2, mode=mode, optimizer=OPTIMIZERS[optimizer], standardize=False)
     modules = modules_of(stack)

@@ -120,8 +120,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(text_files, "BLOCK", 64)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("name", ["all", "part*"])
+@pytest.mark.each(suffix=SUFFIXES, name=["all", "part*"])
 def test_files_of_every_format_give_their_rows_in_batches_of_every_size(folder, suffix, name):
     for n_rows in (1, 7, 1000):
         source = FileSource(folder / f"{name}{suffix}")
@@ -364,8 +363,7 @@ def test_files_that_were_read_may_go_and_files_that_come_are_read_after_the_know
     assert rest == ["c1", "c2", "a0"]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("n_rows", [1, 4, 1000])
+@pytest.mark.each(suffix=SUFFIXES, n_rows=[1, 4, 1000])
 def test_all_files_of_a_folder_may_go_when_they_were_read_and_what_comes_next_is_read(tmp_path, suffix, n_rows):
     write(tmp_path / f"a{suffix}", ROWS[:5])
     write(tmp_path / f"b{suffix}", ROWS[5:8])

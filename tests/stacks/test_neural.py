@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pairwise import pairwise
 
 from streamboost import testing
 from streamboost.boosting import Booster
@@ -172,7 +171,7 @@ def said_by(networks, X):
 # The same steps.
 
 
-@pytest.mark.parametrize(("kind", "activation", "rule"), pairwise(["dense", "conv"], ACTIVATIONS, RULES), ids=str)
+@pytest.mark.pairwise(kind=["dense", "conv"], activation=ACTIVATIONS, rule=RULES)
 def test_rows_and_batches_teach_as_the_textbook_says(kind, activation, rule):
     stack = plain(kind, 2, activation=activation, update=rule)
     networks = twins(stack)
@@ -496,19 +495,16 @@ STACKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "check", "n_outputs"),
-    pairwise(STACKS, testing.STACK_CHECKS, [1, 2]),
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_neural_stacks_keep_the_contract(kind, check, n_outputs):
+@pytest.mark.pairwise(kind=STACKS, n_outputs=[1, 2])
+def test_neural_stacks_keep_the_contract(kind, n_outputs):
     make, d = STACKS[kind]
-    case = testing.StackCase(make, n_features=d, n_outputs=n_outputs)
-    if kind.startswith("convolution") and check.__name__ == "check_adding_features":
-        with pytest.raises(TypeError, match="fixed shape"):
+    for check in testing.STACK_CHECKS:
+        case = testing.StackCase(make, n_features=d, n_outputs=n_outputs)
+        if kind.startswith("convolution") and check.__name__ == "check_adding_features":
+            with pytest.raises(TypeError, match="fixed shape"):
+                check(case)
+        else:
             check(case)
-    else:
-        check(case)
 
 
 @pytest.mark.parametrize("kind", ["dense", "conv"])

@@ -111,9 +111,7 @@ def test_a_refitted_tree_is_the_naive_tree_on_continuous_rows(missing, weighted)
     np.testing.assert_allclose(stack.predict(probes)[:, 0], expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("missing", [0.0, 0.15])
+@pytest.mark.pairwise(seed=range(3), m=[1, 3], missing=[0.0, 0.15])
 def test_the_training_error_is_that_of_a_scikit_learn_tree(seed, m, missing):
     X, target = some_rows(150, 4, m, missing=missing, seed=seed)
     stack, _ = refitted(X, target, max_depth=5, min_samples_leaf=4, l2=0, n_bins=160)
@@ -381,9 +379,7 @@ def rows_of_levels(n, d=4, m=1, *, n_levels=12, missing=0.0, seed=0):
     return X, target + 0.2 * rng.normal(size=target.shape)
 
 
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("missing", [0.0, 0.2])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.pairwise(m=[1, 3], missing=[0.0, 0.2], weighted=[False, True])
 def test_a_tree_of_levels_is_the_naive_tree_on_continuous_targets(m, missing, weighted):
     X, target = rows_of_levels(120, m=m, missing=missing)
     weight = np.random.default_rng(1).uniform(0.1, 3, size=120) if weighted else np.ones(120)
@@ -395,9 +391,7 @@ def test_a_tree_of_levels_is_the_naive_tree_on_continuous_targets(m, missing, we
     np.testing.assert_allclose(stack.predict(probes)[:, 0], expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("missing", [0.0, 0.1])
-@pytest.mark.parametrize("l2", [0.0, 1.0])
+@pytest.mark.pairwise(seed=range(4), missing=[0.0, 0.1], l2=[0.0, 1.0])
 def test_histogram_boosting_in_scikit_learn_splits_levels_alike(seed, missing, l2):
     X, target = rows_of_levels(3000, n_levels=5, missing=missing, seed=seed)
     X = np.round(4 * X) / 4  # cut between all values by both
