@@ -81,7 +81,7 @@ VARIANTS = {
     "budget 4": Variant({"budget": 4.0}),
     "half the columns": Variant({"max_features": 0.5}),
     "recorded targets": Variant(change=record_targets),
-    "chunks of 16": Variant({"semantics": "minibatch"}, chunk=16),
+    "chunks of 16": Variant({"update_mode": "minibatch"}, chunk=16),
 }
 
 

@@ -133,10 +133,11 @@ class Committee:
 
     def _fit(self, n_features: int, n_outputs: int) -> bool:
         """Shrink to fit the memory limit, and say so; return whether that was needed."""
+        shape = limits.Shape(n_features, n_outputs, self.loss.n_targets)
         if self.memory_limit_mb is None:
-            limits.check(self.boosters, n_features, n_outputs, self.loss.n_targets)
+            limits.check(self.boosters, shape)
             return False
-        change = limits.fit(self.boosters, self.memory_limit_mb, n_features, n_outputs, self.loss.n_targets)
+        change = limits.fit(self.boosters, self.memory_limit_mb, shape)
         if change is not None:
             self.events.append(Event(self.n_rows, "memory limited", change))
             warnings.warn(f"to stay within memory_limit_mb={self.memory_limit_mb}, {change}.", stacklevel=2)
@@ -271,6 +272,14 @@ class Committee:
         return gains / (gains.sum() or 1.0)
 
     # Growing.
+
+    def check_growth(self, n_features: int, n_outputs: int, n_categorical: int, n_levels: int) -> None:
+        """Refuse to grow so far if there is no memory for it; change nothing."""
+        shape = limits.Shape(n_features, n_outputs, self.loss.n_targets, n_categorical, n_levels)
+        if self.memory_limit_mb is None:
+            limits.check(self.boosters, shape)
+        else:
+            limits.check_fit(self.boosters, self.memory_limit_mb, shape)
 
     def grow(self, k: int) -> None:
         """Add k learners to every booster, mid-stream; its whole sum stays an expert."""

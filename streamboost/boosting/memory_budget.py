@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from streamboost.bases import WIDEST, Linear
 from streamboost.boosting import Booster
@@ -15,8 +16,22 @@ MB = 1_000_000
 OVERHEAD = 1 * MB  # everything that does not grow with rows, columns or learners
 
 
-def room(booster: Booster, n_features: int, n_outputs: int, n_targets: int) -> int:
-    """About how many bytes a booster takes for rows of this shape, with what a refit needs for a moment."""
+class Shape(NamedTuple):
+    """What rows are like, as far as it tells how much room they need."""
+
+    n_features: int
+    n_outputs: int
+    n_targets: int
+    n_categorical: int | None = None  # None: as many as there are
+    n_levels: int = 0
+
+
+def room(booster: Booster, shape: Shape, window: int | None = None) -> int:
+    """About how many bytes a booster takes for rows of this shape, with what a refit needs for a moment.
+
+    ``window`` is another length of its memory than the one it has.
+    """
+    n_features, n_outputs, n_targets, n_categorical, n_levels = shape
     d, m, N = n_features, n_outputs, booster.stack.n_learners
     total = 8 * (d + 1) * 2 * m + 16 * N
     if isinstance(booster.base, Linear) and d <= WIDEST:
@@ -26,46 +41,59 @@ def room(booster: Booster, n_features: int, n_outputs: int, n_targets: int) -> i
         total += N * n_leaves * (8 * (m + 1) + 29)
         total += 8 * booster.stack.max_depth * d * (booster.stack.n_bins + 1) * (m + 2)  # histograms
     if booster.is_open and isinstance(booster.stack, TreeStack):
-        total += booster.stack.level_bins.nbytes
+        bins = booster.stack.level_bins
+        total += bins.nbytes if n_categorical is None else max(bins.nbytes, N * n_categorical * n_levels)
     if booster.is_open and isinstance(booster.base, Linear):
-        total += booster.base.effects.nbytes + booster.base.effect_sizes.nbytes
+        effects = booster.base.effects
+        entries = effects.size if n_categorical is None else max(effects.size, n_categorical * n_levels * m)
+        total += 2 * effects.itemsize * entries
     replay = booster.replay
     if replay is not None and replay.window is not None:
         held = 8 * d + 8 * n_targets + 8 + 2 * N + d  # of a row
         passing = d + 8 * m + 2 * 8 * (m + 2) + 12  # of a row, while a learner is refitted
-        total += replay.window * (held + passing)
+        total += (window or replay.window) * (held + passing)
     return total
 
 
-def fit(boosters: list[Booster], limit_mb: float, n_features: int, n_outputs: int, n_targets: int) -> str | None:
+def fit(boosters: list[Booster], limit_mb: float, shape: Shape) -> str | None:
     """Make boosters smaller until all fit, in place; return what was done, None if nothing had to be.
 
-    The largest takes half its window, or half its learners once that is short, until there is room for all, and for
-    a challenger of the longest. A booster whose window has become that of the next goes.
+    The largest that can takes half its window, or half its learners once that is short, until there is room for all,
+    and for a challenger of the longest. A booster whose window has become that of the next goes.
     """
     before = _describe(boosters)
-
-    def total() -> int:
-        return _total(boosters, n_features, n_outputs, n_targets)
-
-    while total() > limit_mb * MB:
-        largest = max(boosters, key=lambda booster: room(booster, n_features, n_outputs, n_targets))
-        if not _halve(largest, boosters):
-            raise ValueError(
-                f"memory_limit_mb is {limit_mb}, but rows of {n_features} columns with {n_outputs} outputs need at "
-                f"least {total() / MB:.1f} MB. Raise the limit, or learn from fewer columns."
-            )
+    while (total := _total([room(booster, shape) for booster in boosters])) > limit_mb * MB:
+        largest_first = sorted(boosters, key=lambda booster: -room(booster, shape))
+        if not any(_halve(booster, boosters) for booster in largest_first):
+            raise _too_small(limit_mb, shape, total)
     after = _describe(boosters)
     return None if after == before else f"{before} became {after}"
 
 
-def check(boosters: Sequence[Booster], n_features: int, n_outputs: int, n_targets: int) -> None:
+def check_fit(boosters: Sequence[Booster], limit_mb: float, shape: Shape) -> None:
+    """Refuse what :func:`fit` would refuse of boosters that have learned rows; change nothing."""
+    windows = [0 if b.replay is None or b.replay.window is None else b.replay.window for b in boosters]
+    while any(window >= 2 * SHORTEST for window in windows):
+        windows = [window // 2 if window >= 2 * SHORTEST else window for window in windows]
+    least = _total([room(booster, shape, window) for booster, window in zip(boosters, windows, strict=True)])
+    if least > limit_mb * MB:
+        raise _too_small(limit_mb, shape, least)
+
+
+def _too_small(limit_mb: float, shape: Shape, need: int) -> ValueError:
+    return ValueError(
+        f"memory_limit_mb is {limit_mb}, but rows of {shape.n_features} columns with {shape.n_outputs} outputs need at "
+        f"least {need / MB:.1f} MB. Raise the limit, or learn from fewer columns."
+    )
+
+
+def check(boosters: Sequence[Booster], shape: Shape) -> None:
     """Refuse boosters that this machine cannot hold: the system would end the process without a word."""
-    need, there = _total(boosters, n_features, n_outputs, n_targets), _machine()
+    need, there = _total([room(booster, shape) for booster in boosters]), _machine()
     if need > there:
         raise ValueError(
-            f"memories of {_describe(boosters)} need about {need / MB:,.0f} MB for rows of {n_features} columns, and "
-            f"this machine has {there / MB:,.0f}. Pass a shorter memory, or memory_limit_mb to have it fitted."
+            f"memories of {_describe(boosters)} need about {need / MB:,.0f} MB for rows of {shape.n_features} columns, "
+            f"and this machine has {there / MB:,.0f}. Pass a shorter memory, or memory_limit_mb to have it fitted."
         )
 
 
@@ -77,9 +105,8 @@ def _machine() -> float:
         return math.inf
 
 
-def _total(boosters: Sequence[Booster], n_features: int, n_outputs: int, n_targets: int) -> int:
-    """Bytes of all, and of a challenger of the longest."""
-    sizes = [room(booster, n_features, n_outputs, n_targets) for booster in boosters]
+def _total(sizes: Sequence[int]) -> int:
+    """Bytes of all boosters of these sizes, and of a challenger of the longest."""
     return sum(sizes) + (sizes[0] if len(sizes) > 1 else 0) + OVERHEAD
 
 

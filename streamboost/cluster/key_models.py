@@ -19,9 +19,8 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.errors import SnapshotError
-from streamboost.estimators import defaults as recipes
-from streamboost.estimators.base import StreamEstimator
-from streamboost.features.encoder import Encoded
+from streamboost.estimators import defaults
+from streamboost.estimators.base import Prepared, StreamEstimator
 from streamboost.features.labels import Labels
 from streamboost.features.reading import in_order
 from streamboost.losses import Softmax
@@ -63,7 +62,7 @@ def check_template(model: Any, prior: Any) -> StreamEstimator:
         )
     if prior is not None and isinstance(prior, SGBClassifier) != isinstance(model, SGBClassifier):
         raise TypeError(f"prior is {_shown(prior)} and model is {_shown(model)}, expected two of a kind.")
-    if prior is not None and recipes.is_one_versus_rest(model.loss):
+    if prior is not None and defaults.is_one_versus_rest(model.loss):
         raise ValueError(f"loss is {model.loss!r} beside a prior, expected 'log_loss'. Leave one of them out.")
     template = copy.deepcopy(model)
     if template.random_state is None:
@@ -129,7 +128,7 @@ class Prior:
 
     def __init__(self, model: StreamEstimator, template: StreamEstimator) -> None:
         self.model = model
-        usual = recipes.make_base("linear", recipes.check_memory(template.memory)[0])
+        usual = defaults.make_base("linear", defaults.check_memory(template.memory)[0])
         assert isinstance(usual, Linear)
         self.forget = usual.forget
         loss = model.committee_.loss
@@ -139,7 +138,7 @@ class Prior:
             self.link: Any = Softmax.link
             labels = [str(label) for label in self.classes]
         else:
-            self.link = recipes.make_regression_loss(template.loss, loss.n_outputs).link
+            self.link = defaults.make_regression_loss(template.loss, loss.n_outputs).link
             labels = [""] if loss.n_outputs == 1 else [str(i) for i in range(loss.n_outputs)]
         self.names = [f"(prior {label})" if label else "(prior)" for label in labels]
 
@@ -179,28 +178,10 @@ def new_model(template: StreamEstimator, prior: Prior | None, rows: Rows) -> Str
     return model
 
 
-def encode(model: StreamEstimator, batch: Batch, i: int, *, learning: bool) -> Encoded:
-    """The rows of the i-th key for its model; nothing is changed."""
-    if hasattr(model, "encoder_"):
-        encoded = batch.encode(i, model.encoder_, known_only=not learning)
-        if encoded is not None:
-            return encoded
-    return model._encode(batch.part(i), "array", learning=learning)
-
-
-def check(model: StreamEstimator, encoded: Encoded, y: NDArray[Any]) -> None:
-    """Refuse what :func:`learn` would refuse, of a model that has learned rows; nothing is changed."""
-    targets = model._encode_targets(y)
-    if len(targets.values) != len(encoded.X):
-        raise ValueError(f"y has {len(targets.values)} rows and X has {len(encoded.X)}. Pass one target a row.")
-    model._check_targets(targets, model.committee_.loss)
-    model._check_signs(encoded, model.committee_)
-
-
-def learn(model: StreamEstimator, encoded: Encoded, y: NDArray[Any], classes: list[Any] | None = None) -> FloatArray:
-    """Learn rows; return the scores made before."""
-    is_new = not hasattr(model, "committee_")
-    return model._learn_encoded(encoded, y, None, classes=classes if is_new else None)
+def encode(model: StreamEstimator, batch: Batch, i: int, *, learning: bool) -> Any:
+    """The rows of the i-th key for its model, encoded already if that is quickly done; nothing is changed."""
+    encoded = batch.encode(i, model.encoder_, known_only=not learning) if hasattr(model, "encoder_") else None
+    return batch.part(i) if encoded is None else encoded
 
 
 class Answer(NamedTuple):
@@ -210,16 +191,29 @@ class Answer(NamedTuple):
     classes: list[Any] | None = None
 
 
-def answer(model: StreamEstimator, scores: FloatArray, method: Method) -> Answer:
-    """What a model's scores mean; -1 stands for no label."""
+def answer(model: StreamEstimator, said: NDArray[Any], method: Method) -> Answer:
+    """What a model said of rows by a method; -1 stands for no label."""
     if not isinstance(model, SGBClassifier):
-        return Answer(model._answers(scores))
-    classes = list(model.labels_.numbers)
-    if method == "predict_proba":
-        return Answer(model._probabilities(scores), classes)
+        return Answer(said)
     places = model.labels_.numbers
-    labels = model._answers(scores).tolist()
-    return Answer(np.array([-1 if label is None else places[label] for label in labels], np.int64), classes)
+    if method == "predict_proba":
+        return Answer(said, list(places))
+    return Answer(np.array([-1 if label is None else places[label] for label in said.tolist()], np.int64), list(places))
+
+
+def learn(model: StreamEstimator, prepared: Prepared, method: Method) -> NDArray[Any]:
+    """Learn prepared rows; return what was said of them before, by a method."""
+    if isinstance(model, SGBClassifier):
+        return model.learn_prepared(prepared, method=method)
+    return model.learn_prepared(prepared)
+
+
+def predict(model: StreamEstimator, rows: Any, method: Method) -> NDArray[Any]:
+    """What a model says of rows, encoded or not, by a method."""
+    scores = model.raw_scores(rows)
+    if isinstance(model, SGBClassifier):
+        return model.predict_from_scores(scores, method)
+    return model.predict_from_scores(scores)
 
 
 class Answers:

@@ -215,14 +215,14 @@ class Batch:
         if not self.is_finite or encoder.names != self.names:
             return None
         if self.matrix is not None and encoder.kinds.count("number") == len(self.names):
-            return Encoded(np.array(self.matrix[start:stop], order="C"))
+            return Encoded(np.array(self.matrix[start:stop], order="C"), encoder)
         encoded = np.empty((stop - start, len(self.names)))
         for j, column in enumerate(self.columns):
             values = _known(column, start, stop, encoder, j)
             if values is None:
                 return None
             encoded[:, j] = values
-        return Encoded(encoded)
+        return Encoded(encoded, encoder)
 
 
 def _known(column: FloatArray | Distinct, start: int, stop: int, encoder: Encoder, j: int) -> Any:

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamboost._types import FloatArray, IntArray
+from streamboost._types import IntArray
 from streamboost.cluster import key_models
 from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior
 from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
-from streamboost.estimators.base import StreamEstimator
-from streamboost.features.encoder import Encoded
+from streamboost.estimators.base import Prepared, StreamEstimator
 from streamboost.persistence import snapshots
 
 SPILLED_AT_ONCE = 64
@@ -60,11 +59,10 @@ class _Held:
 
 
 class _Ready(NamedTuple):
-    """What one key's rows come to: its model and their input; if the model is new, it has learned them."""
+    """What one key's rows come to: its model, perhaps a new one, and the rows as it will learn them."""
 
     held: _Held
-    encoded: Encoded
-    scores: FloatArray | None = None  # of a new model
+    prepared: Prepared
 
 
 class KeyShard:
@@ -165,15 +163,15 @@ class KeyShard:
                 unknown.append(i)
                 continue
             try:
-                encoded = key_models.encode(held.model, batch, i, learning=False)
+                said = key_models.predict(held.model, key_models.encode(held.model, batch, i, learning=False), method)
             except (TypeError, ValueError) as error:
                 raise self._refusal(batch, i, token, None, error) from error
-            scores = held.model._class_scores(held.model.committee_.score_checked(encoded.X))
-            answers.add(slice(batch.starts[i], batch.ends[i]), key_models.answer(held.model, scores, method))
+            answers.add(slice(batch.starts[i], batch.ends[i]), key_models.answer(held.model, said, method))
         if unknown and self._prior is not None:
             places = np.concatenate([np.arange(batch.starts[i], batch.ends[i]) for i in unknown])
             model = self._prior.model
-            answers.add(places, key_models.answer(model, model._scores(take(rows, places)), method))
+            said = key_models.predict(model, take(rows, places), method)
+            answers.add(places, key_models.answer(model, said, method))
         self._spill()
         return answers.plain()
 
@@ -274,38 +272,32 @@ class KeyShard:
 
     def _try_key(self, batch: Batch, i: int, token: bytes, own_y: NDArray[Any]) -> _Ready:
         """All that can be done for a key's rows without changing anything."""
-        held = self._find(token)
-        if held is not None:
-            encoded = key_models.encode(held.model, batch, i, learning=True)
-            key_models.check(held.model, encoded, own_y)
-            return _Ready(held, encoded)
-        model = key_models.new_model(self._template, self._prior, batch.part(i))
-        encoded = key_models.encode(model, batch, i, learning=True)
-        classes = None if self._prior is None else self._prior.classes
-        scores = key_models.learn(model, encoded, own_y, classes)
-        return _Ready(_Held(model, len(own_y), True), encoded, scores)
+        held, classes = self._find(token), None
+        if held is None:
+            held = _Held(key_models.new_model(self._template, self._prior, batch.part(i)), 0, True)
+            classes = None if self._prior is None else self._prior.classes
+        rows = key_models.encode(held.model, batch, i, learning=True)
+        return _Ready(held, held.model.prepare(rows, own_y, classes=classes))
 
     def _learn_key(self, token: bytes, ready: _Ready, y: NDArray[Any], method: Method) -> key_models.Answer:
-        held, scores = ready.held, ready.scores
-        if scores is None:
-            try:
-                scores = key_models.learn(held.model, ready.encoded, y)
-            except MemoryError:  # as such it is known to whoever can make the worker anew
-                raise
-            except Exception as error:
-                raise HalfLearned(
-                    f"the model of key {key_of(token)!r} failed on rows that had passed all checks, and other rows of "
-                    f"the chunk are learned already: {type(error).__name__}: {error}. Go back to the last checkpoint."
-                ) from error
-            held.n_rows += len(y)
-            held.is_changed = True
-        else:
-            self.n_keys += 1
+        held = ready.held
+        try:
+            said = key_models.learn(held.model, ready.prepared, method)
+        except MemoryError:  # as such it is known to whoever can make the worker anew
+            raise
+        except Exception as error:
+            raise HalfLearned(
+                f"the model of key {key_of(token)!r} failed on rows that had passed all checks, and other rows of "
+                f"the chunk are learned already: {type(error).__name__}: {error}. Go back to the last checkpoint."
+            ) from error
+        self.n_keys += held.n_rows == 0
+        held.n_rows += len(y)
+        held.is_changed = True
         self._hot[token] = held  # it may have had to make room since it was checked
         self._hot.move_to_end(token)
         self._spill(SPILLED_AT_ONCE)
         self.n_rows += len(y)
-        return key_models.answer(held.model, scores, method)
+        return key_models.answer(held.model, said, method)
 
     def _refusal(self, batch: Batch, i: int, token: bytes, y: NDArray[Any] | None, error: Exception) -> Refused:
         """Find the first row of a key that is refused by itself; all together may be worse than each."""
@@ -315,7 +307,8 @@ class KeyShard:
             single = Batch(take(batch.rows, np.array([row])), np.ones(1, int))
             try:
                 if y is None:
-                    key_models.encode(self._hot[token].model, single, 0, learning=False)
+                    model = self._hot[token].model
+                    model.encode(key_models.encode(model, single, 0, learning=False))
                 else:
                     self._try_key(single, 0, token, y[row : row + 1])
             except (TypeError, ValueError) as single_error:

@@ -23,6 +23,7 @@ from streamboost.cluster.hashing import Key
 from streamboost.cluster.key_models import Answer, Answers, KeyModel, Method
 from streamboost.cluster.key_rows import Part, first_refusal, parts_of, split
 from streamboost.cluster.key_shard import KeyShard, Refused
+from streamboost.estimators.regressor import encode_numbers
 from streamboost.evaluation.chunking import as_targets
 from streamboost.features.labels import Labels
 from streamboost.persistence import snapshots
@@ -110,7 +111,7 @@ class KeyedBooster:
         self._beginning = key_beginning.describe(self.template, key, prior)
         self._labels = Labels()
         if isinstance(prior, SGBClassifier):
-            self._labels = self._labels.extended(prior.labels_.numbers)
+            self._labels = self._labels.with_new(list(prior.labels_.numbers))
         self._n_targets: int | None = None  # how many numbers a row; None: not known yet
         if isinstance(prior, SGBRegressor):
             self._n_targets = prior.committee_.loss.n_outputs
@@ -163,7 +164,7 @@ class KeyedBooster:
         y = self._check_targets(y, len(chunk.codes))
         labels = self._labels
         if self._is_classifier:
-            labels = labels.extended(labels.encode(y)[1])
+            labels = labels.with_new(labels.encode(y)[1])
         parts = parts_of(chunk, self._crew.n_workers)
         self._n_chunks += 1
         if len(parts) > 1:
@@ -258,7 +259,7 @@ class KeyedBooster:
             raise ValueError(f"y has {len(targets)} rows and X has {n}. Pass one target a row.")
         if self._is_classifier:
             return targets
-        self.template._encode_targets(targets)  # refuses what is no number
+        encode_numbers(targets)  # refuses what is no number
         if n and self._n_targets is not None and _width(targets) != self._n_targets:
             raise ValueError(
                 f"y has {_width(targets)} numbers a row, expected {self._n_targets}, as the rows before it had, or the "

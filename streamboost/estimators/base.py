@@ -1,11 +1,12 @@
-"""What both estimators share: parameters, rows to arrays, one pass through the booster.
+"""What both estimators share: parameters, rows to arrays, one road for a row.
 
-Rows of any kind come in; here they are checked, all of them before anything changes, turned into arrays and
-handed to a :class:`~streamboost.boosting.committee.Committee`.
+``prepare`` checks and encodes rows of any kind and changes nothing; ``learn_prepared`` hands them to the
+:class:`~streamboost.boosting.committee.Committee`. Every verb that learns is one after the other.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -24,7 +25,7 @@ from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
-from streamboost.estimators import defaults as recipes
+from streamboost.estimators import defaults
 from streamboost.features.chunk import check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -36,15 +37,28 @@ Row = Mapping[Hashable, Any]
 
 
 class Targets(NamedTuple):
-    """Checked targets (n, k); for classes also the labels known once they are taken in, and those yet to come."""
+    """Encoded targets; of a classifier also the labels that know them."""
 
-    values: FloatArray
-    labels: Labels = Labels()
-    new: Sequence[Any] = ()
+    y: FloatArray  # (n, k): numbers, or the codes of classes
+    labels: Labels | None = None
+    n_declared: int = 0  # classes known before the first of these rows
+
+
+class Prepared(NamedTuple):
+    """Rows that were checked and encoded, ready to be learned: what :meth:`StreamEstimator.prepare` returns."""
+
+    X: FloatArray  # (n, d)
+    targets: Targets
+    weight: FloatArray  # (n,)
+    committee: Committee  # that will learn them: the model's, or for first rows a new one
+    encoder: Encoder  # that knows them
+    against: tuple[Encoder | None, Labels | None]  # what the model has to know by then
 
 
 class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The part of an estimator that does not depend on what its targets are."""
+
+    semantics: UpdateMode | None = None  # the former name of update_mode; estimators of older files have no own
 
     def __init__(
         self,
@@ -64,11 +78,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         budget: float = 1.0,
         readout: Literal["hedge", "last", "mean"] = "hedge",
         iterate: Iterate = "last",
-        semantics: UpdateMode = "sequential",
+        update_mode: UpdateMode = "sequential",
         new_columns: Literal["error", "grow"] = "error",
         memory_limit_mb: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        semantics: UpdateMode | None = None,
     ) -> None:
         self.loss = loss
         self.n_estimators = n_estimators
@@ -85,11 +100,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.budget = budget
         self.readout = readout
         self.iterate = iterate
-        self.semantics = semantics
+        self.update_mode = update_mode
         self.new_columns = new_columns
         self.memory_limit_mb = memory_limit_mb
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.semantics = semantics
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -101,68 +117,132 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # Learning: first everything is checked, then everything is changed.
 
+    def prepare(
+        self, X: Any, y: Any, sample_weight: Any = None, *, classes: Any = None, after: Prepared | None = None
+    ) -> Prepared:
+        """Check and encode rows for :meth:`learn_prepared`, which then takes them; change nothing.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`; X may also be rows that the model's ``encoder_`` has encoded.
+        classes : array, default=None
+            Of a classifier: classes to expect, as in its ``partial_fit``.
+        after : Prepared, default=None
+            Rows that are prepared and not learned yet: these are checked as if those had been learned.
+
+        Returns
+        -------
+        Prepared
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor
+        >>> model = SGBRegressor()
+        >>> first = model.prepare([{"a": 1.0}], [2.0])
+        >>> second = model.prepare([{"a": 3.0, "b": "new"}], [4.0], after=first)
+        >>> [model.learn_prepared(prepared).tolist() for prepared in (first, second)]
+        [[0.0], [2.0]]
+        """
+        return self._prepare(X, y, sample_weight, classes=classes, after=after)
+
+    def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
+        """Predict each prepared row, then learn it; return the predictions made before learning.
+
+        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared.
+        """
+        return self.predict_from_scores(self._learn_prepared(prepared))
+
+    def check_rows(self, X: Any, *, after: Prepared | None = None) -> None:
+        """Refuse rows that :meth:`prepare` would refuse whatever their targets are; change nothing."""
+        encoder, _, committee = self._known(after)
+        encoded = self._encode(X, "array", encoder, known_only=False)
+        if committee is not None and encoded.encoder is not encoder:
+            self._check_schema(encoded.encoder, committee, committee.loss.n_outputs)
+
+    def _known(self, after: Prepared | None) -> tuple[Encoder, Labels | None, Committee | None]:
+        """Return what rows are checked against."""
+        if after is not None:
+            return after.encoder, after.targets.labels, after.committee
+        own = self.__dict__
+        if "committee_" in own:
+            return own["encoder_"], own.get("labels_"), own["committee_"]
+        return Encoder(new_columns=self.new_columns), None, None
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        dialect: Dialect = "array",
+        classes: Any = None,
+        after: Prepared | None = None,
+    ) -> Prepared:
+        encoder, labels, committee = self._known(after)
+        rows, grown = X if isinstance(X, Encoded) else self._encode(X, dialect, encoder, known_only=False)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        n, width = rows.shape
+        if width == 0:
+            raise ValueError("x is empty, and no column is known yet. Begin with a row that has at least one value.")
+        weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, n, name="sample_weight")
+        plain = None if committee is None or classes is not None else self._plain_targets(y, labels, committee.loss)
+        targets = plain or self._encode_targets(y, classes, labels, committee)
+        if len(targets.y) != n:
+            raise ValueError(
+                f"y has {len(targets.y)} rows and X has {n}: inconsistent numbers of samples. Pass one target a row."
+            )
+        is_first = committee is None
+        if committee is None:
+            committee = self._make_committee(targets, grown.names)
+        if plain is None:
+            self._check_targets(targets.y, committee.loss)
+        if sample_weight is not None:
+            committee.check_weight(weight)
+        if is_first:
+            self._refuse_text_in_monotone_columns(grown, committee)
+            self._allocate(committee, rows, grown)
+        if grown is not encoder or targets.labels is not labels:
+            self._check_schema(grown, committee, self._n_outputs(targets, committee.loss))
+        prepared = Prepared(rows, targets, weight, committee, grown, (None, None) if is_first else (encoder, labels))
+        if is_first:
+            self._try_parts(prepared)
+        return prepared
+
+    def _learn_prepared(self, prepared: Prepared) -> FloatArray:
+        """Learn prepared rows; return the raw scores made before, (n, m)."""
+        own, (encoder, labels) = self.__dict__, prepared.against
+        if encoder is not own.get("encoder_") or labels is not own.get("labels_"):
+            raise ValueError(
+                "the rows were prepared for a model that knew other columns or classes than this one does now. "
+                "Call prepare again."
+            )
+        if prepared.encoder is not encoder:
+            self._commit_schema(prepared)
+        return self._learn_targets(prepared.X, prepared.targets, prepared.weight)
+
     def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Forget everything and learn the rows; if they are refused, nothing is forgotten."""
         if sample_weight is not None and not np.asarray(sample_weight, dtype=float).any():
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
-        fresh._learn(X, y, sample_weight, classes=classes)
-        self._forget()
+        fresh._learn_prepared(fresh._prepare(X, y, sample_weight, classes=classes))
+        for name in [name for name in self.__dict__ if name.endswith("_")]:
+            delattr(self, name)
         self.__dict__.update(fresh.__dict__)
         return self
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, dialect: Dialect = "array", classes: Any = None) -> FloatArray:
-        """Learn rows of any kind; return the scores made before each was learned, (n, m)."""
-        return self._learn_encoded(self._encode(X, dialect, learning=True), y, sample_weight, classes=classes)
-
-    def _learn_encoded(self, encoded: Encoded, y: Any, sample_weight: Any, classes: Any = None) -> FloatArray:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        n, width = encoded.X.shape
-        if width == 0:
-            raise ValueError("x is empty, and no column is known yet. Begin with a row that has at least one value.")
-        weight = check_weight(sample_weight, n, name="sample_weight")
-        targets = self._encode_targets(y, classes)
-        if len(targets.values) != n:
-            raise ValueError(
-                f"y has {len(targets.values)} rows and X has {n}: inconsistent numbers of samples. "
-                "Pass one target a row."
-            )
-        committee = self.committee_ if hasattr(self, "committee_") else self._make_committee(targets, encoded)
-        self._check_targets(targets, committee.loss)
-        committee.check_weight(weight)
-        self._check_signs(encoded, committee)
-        try:
-            self._take_in(encoded, committee)
-            return self._advance(encoded.X, targets, weight)
-        except ValueError:
-            if committee.n_rows == 0:  # options that do not fit the first rows: as if they had never come
-                self._forget()
-            raise
-
-    def _check_signs(self, encoded: Encoded, committee: Committee) -> None:
-        """Refuse text in a column that predictions must rise or fall with."""
-        signs = getattr(committee.boosters[0].stack, "monotone", ())
-        kinds = {} if encoded.changes is None else encoded.changes.kinds
-        for j in [j for j, kind in kinds.items() if kind == "category" and j < len(signs) and signs[j]]:
-            raise ValueError(
-                f"column {self.encoder_.names[j] if self.encoder_.names else j!r} holds text, but monotonic_cst gives "
-                "it a sign, expected numbers: levels have no order in which to rise or fall. Leave it out there."
-            )
-
-    def _forget(self) -> None:
-        """Be as if nothing had been learned."""
-        for name in [name for name in self.__dict__ if name.endswith("_")]:
-            delattr(self, name)
-
-    def _encode(self, X: Any, dialect: Dialect, *, learning: bool) -> Encoded:
-        """Rows as floats; nothing is changed."""
-        known = hasattr(self, "encoder_")
-        encoder = self.encoder_ if known else Encoder(new_columns=self.new_columns)
-        encoded = encoder.encode(X, dialect=dialect, known_only=not learning, owner=type(self).__name__)
+    def _encode(self, X: Any, dialect: Dialect, encoder: Encoder, *, known_only: bool) -> Encoded:
+        """Encode rows of any kind; change nothing."""
+        encoded = encoder.encode(X, dialect=dialect, known_only=known_only, owner=type(self).__name__)
         if dialect == "array" and self.new_columns == "error" and not isinstance(X, (pa.Table, pa.RecordBatch, list)):
-            # scikit-learn's own words on widths and names; it looks for no names in Arrow tables and lists of dicts
-            validate_data(self if known else BaseEstimator(), X, reset=not known, skip_check_array=True)
+            # scikit-learn's own words on names; it looks for none in Arrow tables and lists of dicts
+            if encoder is self.__dict__.get("encoder_"):
+                if encoder.names is not None or not isinstance(X, np.ndarray):
+                    validate_data(self, X, reset=False, skip_check_array=True)
+            else:
+                validate_data(BaseEstimator(), X, reset=True, skip_check_array=True)
         if len(encoded.X) == 0:
             raise ValueError(
                 f"X is empty: Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required. "
@@ -170,31 +250,58 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return encoded
 
-    def _take_in(self, encoded: Encoded, committee: Committee) -> None:
-        """Make the names, categories and columns of encoded rows known."""
-        if encoded.changes is None and hasattr(self, "encoder_"):
-            return
-        if not hasattr(self, "encoder_"):
-            self.encoder_ = Encoder(new_columns=self.new_columns)
-            self.committee_ = committee
-        added = 0 if encoded.changes is None else encoded.changes.n_features - self.encoder_.n_features
-        if added and committee.is_open:
-            committee.add_features(added)  # first, as it may refuse
-        self.encoder_.commit(encoded)
-        width = self.encoder_.n_features
-        self.silent_ = [*getattr(self, "silent_", ()), *range(width - added, width)]
-        if added or not committee.is_open:
-            self.n_features_in_ = self.encoder_.n_features
-            names = self.encoder_.names
-            if names is not None and all(isinstance(name, str) for name in names):
-                self.feature_names_in_ = np.array(names, dtype=object)
+    def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
+        """Refuse columns, categories and classes that the committee cannot grow by."""
+        self._refuse_text_in_monotone_columns(encoder, committee)
+        n_categorical = len(encoder.categorical)
+        committee.check_growth(encoder.n_features, n_outputs, n_categorical, encoder.max_categories + 1)
+
+    def _refuse_text_in_monotone_columns(self, encoder: Encoder, committee: Committee) -> None:
+        signs = getattr(committee.boosters[0].stack, "monotone", ())
+        for j in [j for j in encoder.categorical if j < len(signs) and signs[j]]:
+            raise ValueError(
+                f"column {encoder.names[j] if encoder.names else j!r} holds text, but monotonic_cst gives "
+                "it a sign, expected numbers: levels have no order in which to rise or fall. Leave it out there."
+            )
+
+    def _allocate(self, committee: Committee, X: FloatArray, encoder: Encoder) -> None:
+        """Make room for first rows, which may tell that options do not fit them."""
+        categories = [j for j in encoder.categorical if not np.isnan(X[0, j])]
+        if categories:
+            committee.set_categorical(categories, encoder.max_categories + 1)
+        committee.allocate(X.shape[1], committee.loss.n_targets)
+
+    def _try_parts(self, first: Prepared) -> None:
+        """Let a copy learn the first row where a user's own parts are to learn: only trying tells what they refuse."""
+        if any(not isinstance(part, (str, int, float, type(None))) for part in (self.loss, self.learner, self.base)):
+            trial = copy.deepcopy(self)
+            one = first._replace(X=first.X[:1], targets=first.targets._replace(y=first.targets.y[:1]))
+            trial._learn_prepared(one._replace(weight=first.weight[:1], committee=copy.deepcopy(first.committee)))
+
+    def _commit_schema(self, prepared: Prepared) -> None:
+        """Make the columns and categories of prepared rows known."""
+        encoder, committee = prepared.encoder, prepared.committee
+        if "committee_" not in self.__dict__:
+            self._draw_seed(self._random())  # which prepare has taken from a copy
+            self.committee_, self.encoder_ = committee, Encoder(new_columns=self.new_columns)
+            self.unseen_columns_: list[int] = []
+        known = self.encoder_.n_features
+        width = encoder.n_features
+        if known and width > known:
+            committee.add_features(width - known)
+        self.encoder_ = encoder
+        self.unseen_columns_ = [*self.unseen_columns_, *range(known, width)]
+        if width > known:
+            self.n_features_in_ = width
+            if encoder.names is not None and all(isinstance(name, str) for name in encoder.names):
+                self.feature_names_in_ = np.array(encoder.names, dtype=object)
 
     def _learn_rows(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one."""
         committee = self.committee_
-        if not self.silent_:
+        if not self.unseen_columns_:
             return committee.learn_checked(X, y, weight)
-        present = {j: np.flatnonzero(~np.isnan(X[:, j])) for j in self.silent_}
+        present = {j: np.flatnonzero(~np.isnan(X[:, j])) for j in self.unseen_columns_}
         begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
         stops = [*sorted({row for row, _ in begins if row > 0}), len(X)]
         parts, start = [], 0
@@ -207,20 +314,22 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _announce(self, columns: Sequence[int]) -> None:
         """Say that columns have their first values, and which of them hold categories."""
         committee, encoder = self.committee_, self.encoder_
-        self.silent_ = [j for j in self.silent_ if j not in columns]
+        self.unseen_columns_ = [j for j in self.unseen_columns_ if j not in columns]
         for j in columns if committee.n_rows else ():
             committee.events.append(
                 Event(committee.n_rows, "new column", str(encoder.names[j] if encoder.names else j))
             )
-        categories = [j for j in columns if encoder.kinds[j] == "category"]
+        categories = [j for j in columns if encoder.kinds[j] == "category" and j not in committee.categorical]
         if categories:
             committee.set_categorical([*committee.categorical, *categories], encoder.max_categories + 1)
 
-    def _make_committee(self, targets: Targets, encoded: Encoded) -> Committee:
-        loss = self._make_loss(targets)
-        seed = int(self._random().randint(2**31 - len(recipes.RUNGS)))
-        names = None if encoded.changes is None else encoded.changes.names
-        return recipes.make_committee(self._options(names), loss, seed)
+    def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
+        """Make the committee of first rows, with a seed that is drawn again when they are learned."""
+        loss, seed = self._make_loss(targets), self._draw_seed(copy.deepcopy(self._random()))
+        return defaults.make_committee(self._options(names), loss, seed)
+
+    def _draw_seed(self, random: np.random.RandomState) -> int:
+        return int(random.randint(2**31 - len(defaults.RUNGS)))
 
     def _random(self) -> np.random.RandomState:
         try:
@@ -233,63 +342,79 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _options(self, names: Sequence[Hashable] | None) -> SimpleNamespace:
         """The parameters, with columns by their numbers."""
-        signs = recipes.number_columns(self.monotonic_cst, names)
-        return SimpleNamespace(**{**self.get_params(deep=False), "monotonic_cst": signs})
+        signs = defaults.number_columns(self.monotonic_cst, names)
+        mode = self.update_mode if self.semantics is None else self.semantics
+        return SimpleNamespace(**{**self.get_params(deep=False), "monotonic_cst": signs, "update_mode": mode})
 
     @abstractmethod
-    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
-        """Targets as floats; nothing is changed."""
+    def _encode_targets(self, y: Any, classes: Any, labels: Labels | None, committee: Committee | None) -> Targets:
+        """Return targets as floats, and the labels that know them; change nothing."""
 
-    def _check_targets(self, targets: Targets, loss: Loss) -> None:
+    @abstractmethod
+    def _plain_targets(self, y: Any, labels: Labels | None, loss: Loss) -> Targets | None:
+        """Return targets that are as plain as most are, checked; None if they have to be looked at."""
+
+    def _check_targets(self, y: FloatArray, loss: Loss) -> None:
         """Refuse targets the loss cannot learn from."""
+
+    def _n_outputs(self, targets: Targets, loss: Loss) -> int:
+        """Return how many outputs there will be once these targets are learned."""
+        return loss.n_outputs
 
     @abstractmethod
     def _make_loss(self, targets: Targets) -> Loss:
-        """The loss for targets such as these."""
+        """Make the loss for targets such as these."""
 
     @abstractmethod
-    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        """Learn checked rows; return the scores made before."""
-
-    @abstractmethod
-    def _answers(self, scores: FloatArray) -> NDArray[Any]:
-        """What the scores (n, m) mean: a target or a label for every row."""
+    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        """Learn checked rows; return the raw scores made before."""
 
     # Predicting never changes anything.
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the target of every row, (n,) or (n, m), or its class."""
-        return self._answers(self._scores(X))
+        return self.predict_from_scores(self.raw_scores(X))
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
         """Predict with the first learner, the first two, and so on."""
-        return map(self._answers, self._staged_scores(X))
+        return map(self.predict_from_scores, self._staged_scores(X))
 
     def predict_many(self, X: Any) -> Any:
         """Predict a frame of rows; a pandas Series with the frame's index."""
         pandas = require("pandas", extra="river", by="predict_many")
-        return pandas.Series(self._answers(self._scores(X, "dict")), index=getattr(X, "index", None))
+        return pandas.Series(self.predict_from_scores(self._scores_of_frame(X)), index=getattr(X, "index", None))
 
-    def _scores(self, X: Any, dialect: Dialect = "array") -> FloatArray:
-        """The raw score of every row, (n, m)."""
-        rows = self._rows(X, dialect)
+    def encode(self, X: Any) -> FloatArray:
+        """Return rows as the model sees them when it predicts, (n, d): what it does not know is missing."""
+        check_is_fitted(self)
+        return X.X if isinstance(X, Encoded) else self._encode(X, "array", self.encoder_, known_only=True).X
+
+    def raw_scores(self, X: Any) -> FloatArray:
+        """Return the raw score of every row, (n, m); X may also be rows that ``encoder_`` has encoded."""
+        rows = self.encode(X)
         return self._class_scores(self.committee_.score_checked(rows))
 
+    @abstractmethod
+    def predict_from_scores(self, scores: FloatArray) -> NDArray[Any]:
+        """Return what raw scores (n, m) mean: a target or a label for every row."""
+
     def _class_scores(self, scores: FloatArray) -> FloatArray:
-        """Scores as the answers are read from them."""
+        """Return scores as predictions are read from them."""
         return scores
 
-    def _rows(self, X: Any, dialect: Dialect = "array") -> FloatArray:
+    def _scores_of_frame(self, X: Any) -> FloatArray:
+        """Return the raw scores of a frame in River's dialect, (n, m)."""
         check_is_fitted(self)
-        return self._encode(X, dialect, learning=False).X
+        return self.raw_scores(self._encode(X, "dict", self.encoder_, known_only=True))
 
     def _score_one(self, x: Row) -> FloatArray:
-        """The raw score of one dict row, (1, m)."""
+        """Return the raw score of one dict row, (1, m)."""
         return self._class_scores(self.committee_.score_checked(self.encoder_.encode_one(x, known_only=True).X))
 
     def _staged_scores(self, X: Any) -> Iterator[FloatArray]:
-        """The raw scores after the first learner, the first two, and so on."""
-        return map(self._class_scores, self.committee_.staged_scores(self._rows(X)))
+        """Return the raw scores after the first learner, the first two, and so on."""
+        rows = self.encode(X)
+        return map(self._class_scores, self.committee_.staged_scores(rows))
 
     # What the model says of itself.
 
@@ -345,20 +470,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         w : float
             The row's weight.
         """
-        known = hasattr(self, "encoder_")
-        encoder = self.encoder_ if known else Encoder(new_columns=self.new_columns)
-        encoded = encoder.encode_one(x)
-        if known and w == 1.0 and encoded.changes is None and not self.silent_:  # nothing new: nothing to be checked
-            target = self._plain_target(y)
-            if target is not None:
-                self.committee_.learn_checked(encoded.X, target, np.ones(1))
-                return
-        self._learn_encoded(encoded, [y], None if w == 1.0 else [w])
-
-    @abstractmethod
-    def _plain_target(self, y: Any) -> FloatArray | None:
-        """A target (1, k) as the loss codes it, if it is as plain as most are; None if it has to be looked at."""
+        encoded = self._known(None)[0].encode_one(x)
+        self._learn_prepared(self._prepare(encoded, [y], None if w == 1.0 else [w]))
 
     def learn_many(self, X: Any, y: Any, *, w: Any = None) -> None:
         """Learn a frame of rows; columns are matched by name, and new ones may come."""
-        self._learn(X, y, w, dialect="dict")
+        self._learn_prepared(self._prepare(X, y, w, dialect="dict"))

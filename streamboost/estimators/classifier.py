@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal, Self
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,12 @@ from streamboost._types import FloatArray
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
-from streamboost.estimators import defaults as recipes
-from streamboost.estimators.base import Row, StreamEstimator, Targets
-from streamboost.features.encoder import Encoded
+from streamboost.estimators import defaults
+from streamboost.estimators.base import Prepared, Row, StreamEstimator, Targets
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
+
+Method: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -38,7 +39,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, budget, readout, iterate, semantics, new_columns, memory_limit_mb, n_jobs, random_state
+    memory, budget, readout, iterate, update_mode, new_columns, memory_limit_mb, n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
@@ -84,7 +85,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         classes : array, optional
             Classes to expect: good to know at the first call, never needed.
         """
-        self._learn(X, y, sample_weight, classes=classes)
+        self._learn_prepared(self._prepare(X, y, sample_weight, classes=classes))
         return self
 
     def learn(
@@ -93,7 +94,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         y: Any,
         sample_weight: Any = None,
         *,
-        method: Literal["predict", "predict_proba", "decision_function"] = "predict",
+        method: Method = "predict",
     ) -> NDArray[Any]:
         """Predict each row, then learn it; return the predictions made before learning.
 
@@ -105,17 +106,23 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             What to return. A class not known when a row was predicted has probability 0 there; the label of a row
             predicted before any class was known is None.
         """
-        if method not in ("predict", "predict_proba", "decision_function"):
-            raise ValueError(
-                f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'. "
-                "If unsure, leave it out."
-            )
-        if method == "predict_proba":
-            self._check_has_probabilities()
-        scores = self._learn(X, y, sample_weight)
-        if method == "decision_function":
-            return self._decision(scores)
-        return self._answers(scores) if method == "predict" else self._probabilities(scores)
+        self._check_method(method)
+        return self.predict_from_scores(self._learn_prepared(self._prepare(X, y, sample_weight)), method)
+
+    def learn_prepared(self, prepared: Prepared, *, method: Method = "predict") -> NDArray[Any]:
+        """Predict each prepared row, then learn it; return the predictions made before learning.
+
+        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What :meth:`prepare` returned.
+        method : {"predict", "predict_proba", "decision_function"}, default="predict"
+            As in :meth:`learn`.
+        """
+        self._check_method(method)
+        return self.predict_from_scores(self._learn_prepared(prepared), method)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -126,12 +133,12 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> FloatArray:
         """The raw scores: (n,) for two classes, (n, K) for more."""
-        return self._decision(self._scores(X))
+        return self._decision(self.raw_scores(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict the probability of every class, (n, K), in the order of ``classes_``."""
-        return self._probabilities(self._scores(X))
+        return self._probabilities(self.raw_scores(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
@@ -142,7 +149,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         """Predict one row; None before anything was learned."""
         if not hasattr(self, "committee_"):
             return None
-        return self._answers(self._score_one(x)).tolist()[0]
+        return self.predict_from_scores(self._score_one(x)).tolist()[0]
 
     def predict_proba_one(self, x: Row) -> dict[Any, float]:
         """Predict the probability of every class known so far."""
@@ -155,7 +162,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         """Predict probabilities for a frame of rows; a pandas DataFrame with one column per class."""
         self._check_has_probabilities()
         pandas = require("pandas", extra="river", by="predict_proba_many")
-        probabilities = self._probabilities(self._scores(X, "dict"))
+        probabilities = self._probabilities(self._scores_of_frame(X))
         return pandas.DataFrame(probabilities, index=getattr(X, "index", None), columns=list(self.labels_.numbers))
 
     # Scores to answers. A score of -inf belongs to a class that was not known yet.
@@ -172,7 +179,10 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 return scores[:, 1] - scores[:, 0]
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def _answers(self, scores: FloatArray) -> NDArray[Any]:
+    def predict_from_scores(self, scores: FloatArray, method: Method = "predict") -> NDArray[Any]:
+        """Return what raw scores (n, m) mean, as ``method`` would: a label for every row, say."""
+        if method != "predict":
+            return self._decision(scores) if method == "decision_function" else self._probabilities(scores)
         classes = self.labels_.classes
         if self._is_one_score() and len(classes) == 2:
             return classes[(scores[:, 0] > 0).astype(int)]  # type: ignore[no-any-return]
@@ -194,11 +204,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return normalised
 
     def _is_log_loss(self) -> bool:
-        return not recipes.is_one_versus_rest(self.loss)
+        return not defaults.is_one_versus_rest(self.loss)
 
     def _is_one_score(self) -> bool:
         """Whether the answer is the sign of one score, as the paper's binary losses have it."""
         return self.committee_.loss.n_outputs == 1 and not self._is_log_loss()
+
+    def _check_method(self, method: str) -> None:
+        if method not in ("predict", "predict_proba", "decision_function"):
+            raise ValueError(
+                f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'. "
+                "If unsure, leave it out."
+            )
+        if method == "predict_proba":
+            self._check_has_probabilities()
 
     def _check_has_probabilities(self) -> None:
         if not _has_probabilities(self):
@@ -206,72 +225,77 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     # Labels to targets.
 
-    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
-        first = not hasattr(self, "committee_")
-        labels = Labels() if first else self.labels_
+    def _encode_targets(self, y: Any, classes: Any, labels: Labels | None, committee: Committee | None) -> Targets:
+        labels = Labels() if labels is None else labels
         column = _label_column(y)
         if classes is not None:
-            labels = labels.extended(sorted(labels.encode(_label_column(classes))[1]))
+            labels = labels.with_new(sorted(labels.encode(_label_column(classes))[1]))
         codes, new = labels.encode(column)
         if self.monotonic_cst is not None and len(labels) + len(new) > 2:
             raise ValueError(
                 f"y has the classes {[*labels.numbers, *new]!r}, but monotonic_cst is given, expected two classes: of "
                 "more it is not clear which should rise. Leave it out."
             )
-        if recipes.is_one_versus_rest(self.loss):
-            if first:  # the classes of the first chunk are the classes
-                labels = labels.extended(sorted(new))
+        if not self._is_log_loss():
+            if committee is None:  # the classes of the first chunk are the classes
+                labels = labels.with_new(sorted(new))
                 codes, new = labels.encode(column)
-            room = max(len(labels) if first else self.committee_.loss.n_outputs, 2)
+            room = max(len(labels) if committee is None else committee.loss.n_outputs, 2)
             if len(labels) + len(new) > room:
                 raise ValueError(
                     f"y brings the class {[*labels.numbers, *new][room]!r}, but loss {self.loss!r} has room for {room} "
                     "classes. Declare all classes at the first call (classes=...), or use loss='log_loss'."
                 )
-        return Targets(codes[:, None], labels, new)
+        return Targets(codes[:, None], labels.with_new(new), len(labels))
 
-    def _plain_target(self, y: Any) -> FloatArray | None:
-        numbers = self.labels_.numbers
-        if not numbers or type(y) is not type(next(iter(numbers))) or not self._is_log_loss():
+    def _plain_targets(self, y: Any, labels: Labels | None, loss: Loss) -> Targets | None:
+        if labels is None or type(y) is not list or len(y) != 1:
             return None
-        code = numbers.get(y)
-        if code is None:
-            return None
-        return np.array([[float(code) if isinstance(self.committee_.loss, Softmax) else 2.0 * code - 1.0]])
+        numbers = labels.numbers
+        code = numbers.get(y[0]) if numbers and type(y[0]) is type(next(iter(numbers))) else None
+        return None if code is None else Targets(np.array([[float(code)]]), labels, len(numbers))
 
     def _make_loss(self, targets: Targets) -> Loss:
-        return recipes.make_classification_loss(self.loss, max(len(targets.labels), 1))
+        n_first = max(targets.n_declared, int(targets.y[0, 0]) + 1)  # the first row brings its own class
+        return defaults.make_classification_loss(self.loss, n_first)
 
-    def _make_committee(self, targets: Targets, encoded: Encoded) -> Committee:
+    def _n_outputs(self, targets: Targets, loss: Loss) -> int:
+        assert targets.labels is not None
+        n_classes = len(targets.labels)
+        is_fixed = not self._is_log_loss() or (isinstance(loss, Logistic) and n_classes <= 2)
+        return loss.n_outputs if is_fixed else max(n_classes, loss.n_outputs)
+
+    def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
         """One score is enough for two classes, at half the work, if it can be split should a third class come."""
-        committee = super()._make_committee(targets, encoded)
+        committee = super()._make_committee(targets, names)
         if self._is_log_loss() and committee.loss.n_outputs <= 2 and committee.splits:
             loss = Logistic(l2=committee.loss.l2 / 2.0)
-            names = None if encoded.changes is None else encoded.changes.names
-            committee = recipes.make_committee(self._options(names), loss, committee.boosters[0].seed, one_score=True)
+            committee = defaults.make_committee(self._options(names), loss, committee.boosters[0].seed, one_score=True)
         return committee
 
-    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        self.labels_ = labels = targets.labels
-        codes = targets.values[:, 0]
-        committee = self.committee_
+    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        labels, known, codes, committee = targets.labels, targets.n_declared, targets.y[:, 0], self.committee_
+        assert labels is not None
+        self.labels_ = labels.first(known)
         if not self._is_log_loss():
-            self.labels_ = labels.extended(targets.new)
-            return self._learn_rows(X, recipes.margins(codes, committee.loss.n_outputs), weight)
-        scores = np.full((len(X), len(labels) + len(targets.new)), -math.inf)
+            self.labels_ = labels
+            return self._learn_rows(X, defaults.margins(codes, committee.loss.n_outputs), weight)
         self._make_room()
+        if known == len(labels):
+            return self._learn_codes(X, codes, weight)
+        scores = np.full((len(X), len(labels)), -math.inf)
         start = 0
         while start < len(X):  # up to the first row of a class not known yet; that row brings it
-            known = len(self.labels_)
             stop = start + int(np.argmax(np.append(codes[start:], math.inf) >= known))
             if stop > start:
                 rows = slice(start, stop)
                 scores[rows, :known] = self._learn_codes(X[rows], codes[rows], weight[rows])
             if stop < len(X):
                 row = slice(stop, stop + 1)
-                if known and committee.is_open:  # before its class is known
+                if known and committee.n_rows:  # before its class is known
                     scores[row, :known] = self._class_scores(committee.score(X[row]))
-                self.labels_ = self.labels_.extended([targets.new[known - len(targets.labels)]])
+                known += 1
+                self.labels_ = labels.first(known)
                 if committee.n_rows:
                     committee.events.append(Event(committee.n_rows, "new class", str(self.classes_[-1])))
                 self._make_room(X[row])
@@ -297,10 +321,6 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if n_classes <= committee.loss.n_outputs:
             return
         loss = Softmax(n_classes=n_classes, l2=committee.loss.l2)
-        if not committee.is_open:
-            for booster in committee.boosters:
-                booster.loss = loss
-            return
         replay = committee.boosters[-1].replay
         remembered = [] if replay is None else [replay.newest(256)[0]]
         rows = np.concatenate([*remembered, *([] if x is None else [x])])

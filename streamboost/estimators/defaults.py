@@ -125,7 +125,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
             iterate=options.iterate,
-            semantics=options.semantics,
+            update_mode=options.update_mode,
             seed=seed + r,
         )
         for r, memory in enumerate(memories)

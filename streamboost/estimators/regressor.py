@@ -8,8 +8,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from streamboost._types import FloatArray
-from streamboost.estimators import defaults as recipes
+from streamboost.boosting.committee import Committee
+from streamboost.estimators import defaults
 from streamboost.estimators.base import Row, StreamEstimator, Targets
+from streamboost.features.labels import Labels
 from streamboost.losses import Loss
 from streamboost.losses.base import LARGEST_TARGET
 
@@ -56,7 +58,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     iterate : {"last", "average", "uniform", "polynomial"}
         Predict with the present hypothesis or with the average of past ones; the last two average the parameters of
         networks instead, all alike or the later the more.
-    semantics : {"sequential", "minibatch"} or int
+    update_mode : {"sequential", "minibatch"} or int
         Whether a chunk is learned row by row, as if given one row at a time, or in one step, or in steps of so many.
     new_columns : {"error", "grow"}
         Whether frames may bring new named columns; dict rows always may.
@@ -65,6 +67,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     n_jobs : int, optional
         With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
     random_state : int, RandomState or None
+    semantics
+        The former name of ``update_mode``.
 
     Attributes
     ----------
@@ -111,43 +115,39 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows after all those learned before; arguments as in :meth:`fit`."""
-        self._learn(X, y, sample_weight)
+        self._learn_prepared(self._prepare(X, y, sample_weight))
         return self
 
     def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
         """Predict each row, then learn it; return the predictions made before learning."""
-        return self._answers(self._learn(X, y, sample_weight))
+        return self.learn_prepared(self._prepare(X, y, sample_weight))
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
         if not hasattr(self, "committee_"):
             return 0.0
-        return self._answers(self._score_one(x))[0].tolist()
+        return self.predict_from_scores(self._score_one(x))[0].tolist()
 
-    def _answers(self, scores: FloatArray) -> FloatArray:
+    def predict_from_scores(self, scores: FloatArray) -> FloatArray:
+        """Return what raw scores (n, m) mean: a number for every row, (n,), or several, (n, m)."""
         prediction = self.committee_.loss.predict(scores)
         return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 
-    def _encode_targets(self, y: Any, classes: Any = None) -> Targets:
-        try:
-            targets = np.array(y, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"y holds something that is not a number ({error}). For classes use SGBClassifier."
-            ) from None
-        if targets.ndim not in (1, 2):
-            raise ValueError(f"y has shape {targets.shape}, expected (n,), or (n, m) for m outputs.")
-        return Targets(targets[:, None] if targets.ndim == 1 else targets)
+    def _encode_targets(self, y: Any, classes: Any, labels: Labels | None, committee: Committee | None) -> Targets:
+        return Targets(encode_numbers(y))
 
-    def _plain_target(self, y: Any) -> FloatArray | None:
-        loss = self.committee_.loss
-        if type(y) is not float or not abs(y) <= LARGEST_TARGET or loss.n_targets != 1 or not loss.takes_any_number:
+    def _plain_targets(self, y: Any, labels: Labels | None, loss: Loss) -> Targets | None:
+        if loss.n_targets != 1 or not loss.takes_any_number:
             return None
-        return np.array([[y]])
+        if type(y) is list and len(y) == 1 and type(y[0]) is float and abs(y[0]) <= LARGEST_TARGET:
+            return Targets(np.array([y]))
+        if type(y) is np.ndarray and y.ndim == 1 and y.dtype == float and (np.abs(y) <= LARGEST_TARGET).all():
+            return Targets(y[:, None].copy())
+        return None
 
-    def _check_targets(self, targets: Targets, loss: Loss) -> None:
-        loss.check_targets(targets.values)
-        largest = np.abs(targets.values).max(initial=0.0)
+    def _check_targets(self, y: FloatArray, loss: Loss) -> None:
+        loss.check_targets(y)
+        largest = np.abs(y).max(initial=0.0)
         if largest > LARGEST_TARGET:
             raise ValueError(
                 f"y holds a target of size {largest:.3g}, expected at most {LARGEST_TARGET}: the square of a larger "
@@ -155,7 +155,18 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
             )
 
     def _make_loss(self, targets: Targets) -> Loss:
-        return recipes.make_regression_loss(self.loss, targets.values.shape[1])
+        return defaults.make_regression_loss(self.loss, targets.y.shape[1])
 
-    def _advance(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        return self._learn_rows(X, targets.values, weight)
+    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        return self._learn_rows(X, targets.y, weight)
+
+
+def encode_numbers(y: Any) -> FloatArray:
+    """Return targets that are numbers as floats (n, k), or refuse them."""
+    try:
+        targets = np.array(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y holds something that is not a number ({error}). For classes use SGBClassifier.") from None
+    if targets.ndim not in (1, 2):
+        raise ValueError(f"y has shape {targets.shape}, expected (n,), or (n, m) for m outputs.")
+    return targets[:, None] if targets.ndim == 1 else targets

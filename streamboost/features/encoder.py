@@ -3,16 +3,16 @@
 In flow rows, as :mod:`streamboost.features.reading` reads them; out flow float64 arrays (n, d), C-contiguous, sharing
 no memory with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance.
 
-:class:`Encoder` remembers names, kinds and categories. It works in two steps, so that an error changes nothing and
-predicting never does: ``encode`` only looks, ``commit`` takes in what was new.
+:class:`Encoder` knows names, kinds and categories. It never changes: ``encode`` returns, beside the rows, the encoder
+that knows what was new in them, so that an error changes nothing, and predicting never does.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from reprlib import repr as brief
 from typing import Any, Literal, NamedTuple
@@ -37,29 +37,16 @@ LARGEST = sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a chunk of rows brought that an encoder has not seen before."""
-
-    names: tuple[Hashable, ...] | None  # of all columns; None: as before
-    n_features: int
-    kinds: dict[int, Kind]
-    levels: dict[int, dict[str, int]]
-    version: int  # the encoder these changes were worked out against
-
-
 class Encoded(NamedTuple):
-    """Rows as floats, and what :meth:`Encoder.commit` would take in with them."""
+    """Rows as floats, and the encoder that knows them: the same object if nothing was new."""
 
     X: FloatArray  # (n, d)
-    changes: Changes | None = None  # None: nothing new
+    encoder: Encoder
 
 
 class _Index(NamedTuple):
     """What a single row is looked up in; it follows from an encoder's names, kinds and categories."""
 
-    names: list[Hashable] | None  # the encoder's own lists, by which it knows whether this is still its index
-    kinds: list[Kind | None]
     positions: dict[Hashable, int]
     numbers: dict[Hashable, int]  # the positions of columns of numbers alone
     texts: dict[Hashable, tuple[int, dict[str, int]]]  # a column's position, and its categories
@@ -95,8 +82,6 @@ class Encoder:
         For each text column, under its position as a string, the code of each level.
     categorical : tuple of int
         The positions of the text columns.
-    version : int
-        How many times :meth:`commit` took something in.
 
     Examples
     --------
@@ -105,9 +90,7 @@ class Encoder:
     >>> rows.X
     array([[0. , 2.5],
            [1. , nan]])
-    >>> encoder.commit(rows)
-    2
-    >>> encoder.encode_one({"stock": 3, "color": "blue"}).X
+    >>> rows.encoder.encode_one({"stock": 3, "color": "blue"}).X
     array([[ 1., nan,  3.]])
     """
 
@@ -128,7 +111,6 @@ class Encoder:
         self.n_features = 0
         self.kinds: list[Kind | None] = []
         self.categories: dict[str, dict[str, int]] = {}
-        self.version = 0
         self._index: _Index | None = None
 
     @property
@@ -163,7 +145,7 @@ class Encoder:
         if infinite.any():
             i, j = np.argwhere(infinite)[0]
             raise _infinite(draft.name(j), float(encoded[i, j]), int(i))
-        return Encoded(encoded, draft.changes())
+        return Encoded(encoded, draft.grown())
 
     def encode_one(self, x: Mapping[Any, object], *, known_only: bool = False) -> Encoded:
         """Encode a single dict row, quickly, without changing the encoder.
@@ -175,7 +157,7 @@ class Encoder:
         index = self._lookup()
         complete = self._complete(x, index)
         if complete is not None:
-            return Encoded(complete)  # most rows of a stream
+            return Encoded(complete, self)  # most rows of a stream
         row: list[float] = [NAN] * self.n_features
         rest = []
         for name, value in x.items():
@@ -193,37 +175,16 @@ class Encoder:
             else:
                 row[text[0]] = code
         if not rest:
-            return Encoded(np.array([row], dtype=np.float64))  # (1, d)
+            return Encoded(np.array([row], dtype=np.float64), self)  # (1, d)
         return self._encode_rest(row, rest, known_only=known_only)
-
-    def commit(self, encoded: Encoded) -> int:
-        """Take in what ``encoded`` brought, and say how many columns that added (at first, all of them)."""
-        changes = encoded.changes
-        if changes is None:
-            return 0
-        if changes.version != self.version:
-            raise ValueError(
-                f"these rows were encoded at version {changes.version} of the encoder, which is now at version "
-                f"{self.version}: other rows were committed since. Encode them again."
-            )
-        n_added = changes.n_features - self.n_features
-        self.n_features = changes.n_features
-        if changes.names is not None:
-            self.names = list(changes.names)
-        if n_added or changes.kinds:
-            self.kinds = [changes.kinds.get(j, kind) for j, kind in enumerate([*self.kinds, *[None] * n_added])]
-        for j, levels in changes.levels.items():
-            self.categories.setdefault(str(j), {}).update(levels)
-        self.version += 1
-        return n_added
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__  # without the index
 
     def _lookup(self) -> _Index:
-        """The index of names, made anew where names or kinds have changed."""
+        """Return the index of names, made when it is first needed."""
         index: _Index | None = getattr(self, "_index", None)
-        if index is None or index.names is not self.names or index.kinds is not self.kinds:
+        if index is None:
             # the columns of bare arrays go by 0, 1, 2, ..., as River names them
             names: Sequence[Hashable] = range(self.n_features) if self.names is None else self.names
             places = list(zip(names, range(self.n_features), self.kinds, strict=True))
@@ -231,8 +192,7 @@ class Encoder:
             texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
             is_known = len(numbers) + len(texts) == len(names) > 1  # of a single name, itemgetter makes no tuple
             pick = itemgetter(*names) if is_known else None
-            index = _Index(self.names, self.kinds, {name: j for name, j, _ in places}, numbers, texts, pick)
-            self._index = index
+            self._index = index = _Index({name: j for name, j, _ in places}, numbers, texts, pick)
         return index
 
     def _complete(self, x: Mapping[Any, object], index: _Index) -> FloatArray | None:
@@ -278,7 +238,7 @@ class Encoder:
                 draft.claim(place, "number", plain)
             row += [NAN] * (draft.n_features - len(row))
             row[place] = plain
-        return Encoded(np.array([row], dtype=np.float64), draft.changes())  # (1, d)
+        return Encoded(np.array([row], dtype=np.float64), draft.grown())  # (1, d)
 
     @property
     def _is_unnamed(self) -> bool:
@@ -306,7 +266,7 @@ class Encoder:
 
 
 class _Draft:
-    """What the rows at hand would change, kept apart from the encoder until it commits."""
+    """What the rows at hand would change, kept apart from the encoder."""
 
     def __init__(self, encoder: Encoder, *, known_only: bool) -> None:
         self.encoder = encoder
@@ -389,17 +349,24 @@ class _Draft:
         table = np.array([*(codes.get(level, others) for level in texts.levels), NAN])
         return table[texts.codes]  # the last entry, NaN, answers for code -1
 
-    def changes(self) -> Changes | None:
+    def grown(self) -> Encoder:
+        """Return the encoder that knows what these rows brought; the same one if that is nothing."""
         encoder = self.encoder
-        grown = self.n_features > encoder.n_features
+        added = self.n_features - encoder.n_features
         renamed = self.names is not None and self.names != encoder.names
         levels = {j: new for j, new in self.levels.items() if new}
-        if self.known_only or not (grown or renamed or self.kinds or levels):
-            return None
-        names = None if self.names is None else tuple(self.names)
+        if self.known_only or not (added or renamed or self.kinds or levels):
+            return encoder
+        grown = copy.copy(encoder)  # without the index
+        grown.n_features = self.n_features
         if self.added:
-            names = (*(encoder.names or range(encoder.n_features)), *self.added)
-        return Changes(names, self.n_features, self.kinds, levels, encoder.version)
+            grown.names = [*(encoder.names or range(encoder.n_features)), *self.added]
+        elif self.names is not None:
+            grown.names = self.names
+        grown.kinds = [self.kinds.get(j, kind) for j, kind in enumerate([*encoder.kinds, *[None] * added])]
+        known = encoder.categories
+        grown.categories = known | {str(j): known.get(str(j), {}) | new for j, new in levels.items()}
+        return grown
 
 
 def _number(name: Hashable, value: object) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,19 +23,24 @@ class Labels:
     Labels may be numbers, booleans or strings, but of one of these kinds only. Nothing here changes in place: to
     know more labels is to be another object, so that a refused chunk leaves everything as it was.
 
+    Parameters
+    ----------
+    labels : iterable, default=()
+        The labels to know, in the order of their numbers.
+
     Examples
     --------
     >>> labels = Labels()
     >>> codes, new = labels.encode(["up", "down", "up"])
     >>> codes.tolist(), new
     ([0.0, 1.0, 0.0], ['up', 'down'])
-    >>> labels.extended(new).classes.tolist()
+    >>> labels.with_new(new).classes.tolist()
     ['up', 'down']
     """
 
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-        self.kind: LabelKind | None = None
+    def __init__(self, labels: Iterable[Any] = ()) -> None:
+        self.numbers: dict[Any, int] = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+        self.kind: LabelKind | None = next(map(kind_of, self.numbers), None)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -78,15 +83,13 @@ class Labels:
             numbers[code] = new.setdefault(plain, len(self) + len(new)) if number is None else number
         return numbers[found.codes], list(new)
 
-    def extended(self, new: Iterable[Any]) -> Labels:
-        """The same labels and new ones after them."""
-        more = Labels()
-        more.numbers = dict(self.numbers)
-        more.kind = self.kind
-        for label in new:
-            more.numbers.setdefault(label, len(more.numbers))
-            more.kind = more.kind or kind_of(label)
-        return more
+    def with_new(self, new: Sequence[Any]) -> Labels:
+        """Return the labels that know new ones after these; the same object if there are none."""
+        return Labels([*self.numbers, *new]) if new else self
+
+    def first(self, n: int) -> Labels:
+        """Return the labels that know the first ``n`` of these; the same object if there are no more."""
+        return self if n == len(self.numbers) else Labels(list(self.numbers)[:n])
 
 
 def kind_of(label: Any) -> LabelKind | None:

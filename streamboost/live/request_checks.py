@@ -128,37 +128,17 @@ class Foreseen:
             self._model = copy.deepcopy(self._model)
             self._model.learn(X, y)
             return
+        prepared = self._model.prepare(X, y)
         if self._model is self._given:
             self._model = copy.copy(self._model)
-            encoder = self._model.encoder_ = copy.copy(self._model.encoder_)
-            encoder.categories = {j: dict(levels) for j, levels in encoder.categories.items()}  # changed in place
-        model = self._model
-        encoded = model._encode(X, "array", learning=True)
-        if hasattr(model, "labels_"):
-            targets = model._encode_targets(y)
-            model.labels_ = targets.labels.extended(targets.new)
-        model.encoder_.commit(encoded)
+        self._model.encoder_ = prepared.encoder
+        if prepared.targets.labels is not None:
+            self._model.labels_ = prepared.targets.labels
 
 
 def check(model: Any, X: Any, y: NDArray[Any]) -> None:
     """Refuse what the model would refuse."""
-    check_columns(model, X)
-    check_targets(model, X, y)
-
-
-def check_columns(model: Any, X: Any) -> None:
-    """Refuse columns that the model would refuse."""
-    encoded = model._encode(X, "array", learning=True)
-    if hasattr(model, "committee_"):
-        model._check_signs(encoded, model.committee_)
-
-
-def check_targets(model: Any, X: Any, y: NDArray[Any]) -> None:
-    """Refuse targets that the model would refuse."""
-    if hasattr(model, "committee_"):
-        model._check_targets(model._encode_targets(y), model.committee_.loss)
-    else:
-        copy.deepcopy(model).learn(X, y)  # whether its options fit the first rows, only trying tells
+    model.prepare(X, y)
 
 
 def strange_rows(model: Any, X: Any) -> dict[int, str]:
@@ -166,7 +146,7 @@ def strange_rows(model: Any, X: Any) -> dict[int, str]:
     if not X.num_rows:
         return {}
     try:
-        check_columns(model, X)
+        model.check_rows(X)
     except REFUSALS as error:
         if X.num_rows == 1:
             return {0: str(error)}

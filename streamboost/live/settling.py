@@ -17,7 +17,7 @@ from streamboost.live.request_checks import (
     REFUSALS,
     Bounds,
     Foreseen,
-    check_targets,
+    check,
     known_classes,
     known_columns,
     strange_rows,
@@ -95,7 +95,7 @@ def _settle_part(learner: Learner, settled: Settled, places: list[int], table: A
         return
     X, y = _chosen(settled, sifted, fine, good) if len(fine) < len(places) else (sifted.X, sifted.y)
     part = X.append_column(target, pa.array(y))
-    check_targets(foreseen.model, *split(part))
+    check(foreseen.model, *split(part))
     foreseen.expect(*split(part))
     settled.parts.append(([good[i] for i in fine], part))
 

@@ -14,6 +14,7 @@ CLASSES = {  # those whose name now is not their name then
     "cluster.key_models:Answers": "KeyAnswers",
     "cluster.key_rows:Batch": "KeyBatch",
 }
+ESTIMATOR = {"semantics": "update_mode", "silent_": "unseen_columns_"}
 ATTRIBUTES: dict[str, dict[str, str]] = {  # of classes by their name now: what an attribute is called now
     "Booster": {"semantics": "update_mode"},
     "Committee": {"succession": "drift_replacement"},
@@ -26,6 +27,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {  # of classes by their name now: what 
     "StackedModules": {"bend": "averaging_power"},
     "TorchStack": {"_bend": "_averaging_power"},
     "TwoLayerStack": {"bend": "averaging_power"},
+    **dict.fromkeys(("SGBClassifier", "SGBRegressor", "river.SGBClassifier", "river.SGBRegressor"), ESTIMATOR),
 }
 
 

@@ -23,7 +23,7 @@ MODULES = {
     "streamboost.boosting.cost": "CostMeter",
     "streamboost.descents": "AdaGrad Ball Box FrankWolfe GradientDescent Nesterov ResidualProjection",
     "streamboost.boosting.edges": "EdgeMeter",
-    "streamboost.features.encoder": "Changes Encoder",
+    "streamboost.features.encoder": "Encoder",
     "streamboost.estimators.classifier": "SGBClassifier",
     "streamboost.estimators.regressor": "SGBRegressor",
     "streamboost.runs.guard": "Guard",

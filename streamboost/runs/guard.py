@@ -114,7 +114,7 @@ def _gradient(model: Any, row: Any, y: float) -> float:
     if not hasattr(model, "committee_"):
         return abs(y)
     try:
-        return float(np.abs(model.committee_.loss.gradient(model._scores(row), np.array([[y]]))).max())
+        return float(np.abs(model.committee_.loss.gradient(model.raw_scores(row), np.array([[y]]))).max())
     except (TypeError, ValueError):  # a row that the model refuses for another reason, which it will tell itself
         return abs(y)
 

@@ -24,7 +24,8 @@ from streamboost._types import FloatArray
 from streamboost.boosting import Booster
 from streamboost.descents import ResidualProjection
 from streamboost.errors import require
-from streamboost.estimators import defaults as recipes
+from streamboost.estimators.defaults import margins
+from streamboost.estimators.regressor import encode_numbers
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.theory import Regret
@@ -129,13 +130,14 @@ def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]
             f"model is a {type(model).__name__}, expected a Booster, or an SGBRegressor or SGBClassifier that has "
             "learned rows. Call fit first."
         )
-    booster, encoded = model.booster_, model._encode_targets(y)
-    if getattr(encoded, "new", ()):
-        raise ValueError(f"y holds classes the model has not met: {list(encoded.new)}. Let it learn some rows of them.")
-    targets = encoded.values
-    if hasattr(model, "labels_") and not isinstance(booster.loss, Softmax):
-        targets = recipes.margins(targets[:, 0], booster.loss.n_outputs)
-    return booster, model._rows(X), targets
+    booster, rows = model.booster_, model.encode(X)
+    if not hasattr(model, "labels_"):
+        return booster, rows, encode_numbers(y)
+    codes, new = model.labels_.encode(y)
+    if new:
+        raise ValueError(f"y holds classes the model has not met: {new}. Let it learn some rows of them.")
+    is_coded = isinstance(booster.loss, Softmax)
+    return booster, rows, codes[:, None] if is_coded else margins(codes, booster.loss.n_outputs)
 
 
 # The page.

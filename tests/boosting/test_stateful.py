@@ -51,7 +51,6 @@ class Disturbed(RuleBasedStateMachine):
         self.model.learn(chunk, y)
         for row, target in zip(chunk, y, strict=True):  # the twin takes them one by one
             self.twin.learn_one(row, target)
-        self.twin.encoder_.version = self.model.encoder_.version  # how often they took something in
 
     @rule(row=rows, data=st.data())
     def a_row_of_weight_zero(self, row, data):

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names, _check_n_features
 
-from streamboost.features.encoder import Encoded, Encoder
+from streamboost.features.encoder import Encoder
 
 NAN = float("nan")
 
@@ -40,7 +40,7 @@ def taught(*chunks, dialect="array", **options):
     """An encoder that has taken in these chunks."""
     encoder = Encoder(**options)
     for chunk in chunks:
-        encoder.commit(encoder.encode(chunk, dialect=dialect))
+        encoder = encoder.encode(chunk, dialect=dialect).encoder
     return encoder
 
 
@@ -166,7 +166,7 @@ sparse_rows = st.lists(
 def test_rechunking_dict_rows_changes_neither_codes_nor_state(rows, cuts, bound):
     whole, chunked, single = (Encoder(max_categories=bound) for _ in range(3))
     expected = whole.encode(rows)
-    whole.commit(expected)
+    whole = expected.encoder
     assert_array_equal(expected.X, naive(rows, bound))
 
     width = whole.n_features
@@ -174,14 +174,14 @@ def test_rechunking_dict_rows_changes_neither_codes_nor_state(rows, cuts, bound)
     pieces = []
     for start, end in pairwise(ends):
         pieces.append(chunked.encode(rows[start:end]))
-        chunked.commit(pieces[-1])
+        chunked = pieces[-1].encoder
     for row in rows:
         pieces.append(single.encode_one(row))
-        single.commit(pieces[-1])
+        single = pieces[-1].encoder
     padded = [np.pad(p.X, ((0, 0), (0, width - p.X.shape[1])), constant_values=NAN) for p in pieces]
     assert_array_equal(np.concatenate(padded), np.concatenate([expected.X, expected.X]))
     for other in (chunked, single):
-        assert state(other) | {"version": 0} == state(whole) | {"version": 0}
+        assert state(other) == state(whole)
 
 
 @settings(deadline=None, max_examples=60)
@@ -190,7 +190,7 @@ def test_a_table_cut_into_chunks_of_any_containers_is_the_table_at_once(content,
     types, rows = content
     whole, chunked = Encoder(max_categories=bound), Encoder(max_categories=bound)
     expected = whole.encode(as_polars(types, rows))
-    whole.commit(expected)
+    whole = expected.encoder
     assert_array_equal(expected.X, naive(rows, bound))
     pieces = []
     for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]):
@@ -198,9 +198,9 @@ def test_a_table_cut_into_chunks_of_any_containers_is_the_table_at_once(content,
             st.sampled_from(["dicts", "arrow", "polars", "pandas inferred", "pandas nullable", "pandas arrow"])
         )
         pieces.append(chunked.encode(CONTAINERS[container](types, rows[start:end])))
-        chunked.commit(pieces[-1])
+        chunked = pieces[-1].encoder
     assert_array_equal(np.concatenate([piece.X for piece in pieces]), expected.X)
-    assert state(chunked) | {"version": 0} == state(whole) | {"version": 0}
+    assert state(chunked) == state(whole)
 
 
 values_of_any_kind = st.one_of(
@@ -221,7 +221,7 @@ def outcome(encode, *args, **options):
         encoded = encode(*args, **options)
     except (TypeError, ValueError) as error:
         return type(error), str(error).replace(" in row 0", "")
-    return encoded.X.tobytes(), encoded.X.shape, encoded.changes
+    return encoded.X.tobytes(), encoded.X.shape, state(encoded.encoder)
 
 
 @settings(deadline=None, max_examples=300)
@@ -262,8 +262,8 @@ def test_the_order_in_which_a_dict_is_written_has_no_impact(rows, random):
     assert_array_equal(Encoder().encode(shuffled).X, Encoder().encode(rows).X)
     ours, theirs = Encoder(), Encoder()
     for row, other in zip(rows, shuffled, strict=True):
-        ours.commit(ours.encode_one(row))
-        theirs.commit(theirs.encode_one(other))
+        ours = ours.encode_one(row).encoder
+        theirs = theirs.encode_one(other).encoder
     assert vars(ours) == vars(theirs)
 
 
@@ -285,7 +285,7 @@ def test_text_codes_are_those_of_pandas_factorize(values):
     codes, levels = pd.factorize(np.array(values, dtype=object))
     encoder = Encoder()
     encoded = encoder.encode(pa.table({"t": pa.array(values, pa.string())}))
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert_array_equal(encoded.X[:, 0], np.where(codes < 0, NAN, codes))
     assert list(encoder.categories.get("0", {})) == list(levels)
 
@@ -332,7 +332,7 @@ def test_lists_and_things_that_become_arrays_are_read_as_arrays():
 def test_numbers_beside_strings_in_a_list_stay_numbers():
     encoder = Encoder()
     encoded = encoder.encode([[1.5, "a"], [2, "b"]])
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert_array_equal(encoded.X, [[1.5, 0], [2, 1]])
     assert encoder.kinds == ["number", "category"]
 
@@ -532,7 +532,7 @@ def frame_of(values, name="c"):
 def test_text_columns_of_every_type_get_codes_by_first_appearance(name):
     encoder = Encoder()
     encoded = encoder.encode(frame_of(TEXT_COLUMNS[name]))
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert_array_equal(encoded.X, [[0], [1], [NAN], [0]])
     assert encoder.categories == {"0": {"b": 0, "a": 1}}
     assert all(type(level) is str for level in encoder.categories["0"])
@@ -588,7 +588,7 @@ NUMBER_COLUMNS = {
 def test_number_columns_of_every_type_keep_their_values(name):
     encoder = Encoder()
     encoded = encoder.encode(frame_of(NUMBER_COLUMNS[name]))
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert_array_equal(encoded.X, [[3], [NAN], [1]])
     assert encoder.kinds == ["number"]
 
@@ -727,7 +727,7 @@ def test_every_word_for_missing_is_nan():
     for value in missing:
         assert_array_equal(encoder.encode_one({"n": value, "t": value}).X, [[NAN, NAN]])
         assert_array_equal(encoder.encode([{"n": value, "t": value}, {}]).X, np.full((2, 2), NAN))
-        assert encoder.encode_one({"n": value, "t": value}).changes is None
+        assert encoder.encode_one({"n": value, "t": value}).encoder is encoder
 
 
 # ---------------------------------------------------------------- what cannot be a column
@@ -784,7 +784,7 @@ def test_a_column_only_ever_missing_may_become_either_kind():
     missing = pd.DataFrame({"a": [NAN, NAN], "b": [None, None], "c": pd.Series([pd.NA, pd.NA], dtype="string")})
     encoder = taught(missing)
     assert encoder.kinds == [None, None, None]
-    encoder.commit(encoder.encode(pd.DataFrame({"a": ["x"], "b": [1.0], "c": [True]})))
+    encoder = encoder.encode(pd.DataFrame({"a": ["x"], "b": [1.0], "c": [True]})).encoder
     assert encoder.kinds == ["category", "number", "number"]
     assert encoder.categories == {"0": {"x": 0}}
 
@@ -829,21 +829,21 @@ def test_columns_of_a_bare_array_keep_their_kind_too():
 def test_levels_beyond_the_bound_share_one_code():
     encoder = Encoder(max_categories=2)
     encoded = encoder.encode(pd.DataFrame({"c": ["w", "x", "y", "z", "x"]}))
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert_array_equal(encoded.X[:, 0], [0, 1, 2, 2, 1])
     assert encoder.categories == {"0": {"w": 0, "x": 1}}
     for known_only in (False, True):
         later = encoder.encode_one({"c": "new"}, known_only=known_only)
         assert_array_equal(later.X, [[2]])
-        assert later.changes is None
+        assert later.encoder is encoder
 
 
 def test_the_text_columns_are_known_by_their_positions():
     encoder = Encoder()
     assert encoder.categorical == ()
-    encoder.commit(encoder.encode([{"a": 1.0, "b": "x", "c": None, "d": "y"}]))
+    encoder = encoder.encode([{"a": 1.0, "b": "x", "c": None, "d": "y"}]).encoder
     assert encoder.categorical == (1, 3)
-    encoder.commit(encoder.encode_one({"c": "late"}))
+    encoder = encoder.encode_one({"c": "late"}).encoder
     assert encoder.categorical == (1, 2, 3)
 
 
@@ -853,10 +853,10 @@ def test_ten_thousand_new_levels_in_one_chunk_fill_the_room_there_is(library, kn
     levels = [f"user {i}" for i in range(10_000)]
     encoder = Encoder()
     if known:
-        encoder.commit(encoder.encode(library({"c": levels[:known]})))
+        encoder = encoder.encode(library({"c": levels[:known]})).encoder
     encoded = encoder.encode(library({"c": levels}))
     assert_array_equal(encoded.X[:, 0], np.minimum(np.arange(10_000), 1024))
-    encoder.commit(encoded)
+    encoder = encoded.encoder
     assert encoder.categories["0"] == {level: code for code, level in enumerate(levels[:1024])}
     assert_array_equal(encoder.encode(library({"c": levels[::-1]}), known_only=True).X, encoded.X[::-1])
 
@@ -922,14 +922,15 @@ def test_a_bare_array_after_a_frame_is_taken_in_order():
     encoder = taught(named("a", "b"))
     encoded = encoder.encode(np.array([[5.0, 6.0]]))
     assert_array_equal(encoded.X, [[5, 6]])
-    assert encoded.changes is None
+    assert encoded.encoder is encoder
 
 
 def test_a_frame_after_bare_arrays_names_the_columns_from_then_on():
     encoder = taught(np.zeros((1, 2)))
     assert encoder.names is None
     encoder.encode(named("a", "b"), known_only=True)
-    assert encoder.commit(encoder.encode(named("a", "b"))) == 0
+    n_before, encoder = encoder.n_features, encoder.encode(named("a", "b")).encoder
+    assert encoder.n_features == n_before + 0
     assert encoder.names == ["a", "b"]
     with pytest.raises(ValueError, match="in the same order"):
         encoder.encode(named("b", "a"))
@@ -937,11 +938,13 @@ def test_a_frame_after_bare_arrays_names_the_columns_from_then_on():
 
 def test_growing_frames_are_matched_by_name():
     encoder = Encoder(new_columns="grow")
-    assert encoder.commit(encoder.encode(pd.DataFrame({"a": [1.0], "t": ["x"]}))) == 2
+    n_before, encoder = encoder.n_features, encoder.encode(pd.DataFrame({"a": [1.0], "t": ["x"]})).encoder
+    assert encoder.n_features == n_before + 2
     encoded = encoder.encode(pl.DataFrame({"t": ["y", "x"], "b": [5, 6], "a": [2.0, None]}))
     assert_array_equal(encoded.X, [[2, 1, 5], [NAN, 0, 6]])
     assert encoder.n_features == 2
-    assert encoder.commit(encoded) == 1
+    n_before, encoder = encoder.n_features, encoded.encoder
+    assert encoder.n_features == n_before + 1
     assert encoder.names == ["a", "t", "b"]
     assert_array_equal(encoder.encode(named("b")).X, [[NAN, NAN, 0]])
     assert_array_equal(encoder.encode(named("new", "b"), known_only=True).X, [[NAN, NAN, 1]])
@@ -957,15 +960,16 @@ def test_in_rivers_dialect_a_frame_is_its_rows_one_dict_at_a_time():
     frame = pd.DataFrame({"b": [1.0, 2.0], "c": ["x", "y"], "a": [3.0, 4.0], 5: [0.0, 1.0]})
     ours, theirs = taught(frame, dialect="dict"), Encoder()
     for row in frame.to_dict("records"):
-        theirs.commit(theirs.encode_one(row))
-    assert state(ours) | {"version": 0} == state(theirs) | {"version": 0}
+        theirs = theirs.encode_one(row).encoder
+    assert state(ours) == state(theirs)
 
 
 def test_in_rivers_dialect_frames_are_matched_by_name_without_growing_being_asked_for():
     encoder = taught(named("a", "b"), dialect="dict")
     encoded = encoder.encode(named("b", "new", "a"), dialect="dict")
     assert_array_equal(encoded.X, [[2, 0, 1]])
-    assert encoder.commit(encoded) == 1
+    n_before, encoder = encoder.n_features, encoded.encoder
+    assert encoder.n_features == n_before + 1
     assert encoder.names == ["a", "b", "new"]
     assert_array_equal(encoder.encode(named("newer", "b"), dialect="dict", known_only=True).X, [[NAN, 1, NAN]])
 
@@ -975,7 +979,8 @@ def test_dict_rows_may_bring_new_columns_in_either_dialect(dialect):
     encoder = taught([{"a": 1.0}], dialect=dialect)
     encoded = encoder.encode([{"b": 2.0}, {"a": 3.0, "c": "x"}], dialect=dialect)
     assert_array_equal(encoded.X, [[NAN, 2, NAN], [3, NAN, 0]])
-    assert encoder.commit(encoded) == 2
+    n_before, encoder = encoder.n_features, encoded.encoder
+    assert encoder.n_features == n_before + 2
     assert encoder.kinds == ["number", "number", "category"]
 
 
@@ -994,8 +999,9 @@ def test_before_the_first_rows_predicting_knows_no_columns():
 def test_an_empty_dict_is_a_row_with_everything_missing():
     encoder = Encoder()
     assert encoder.encode_one({}).X.shape == (1, 0)
-    assert encoder.commit(encoder.encode_one({})) == 0
-    encoder.commit(encoder.encode([{}, {"a": 1.0}, {}]))
+    n_before, encoder = encoder.n_features, encoder.encode_one({}).encoder
+    assert encoder.n_features == n_before + 0
+    encoder = encoder.encode([{}, {"a": 1.0}, {}]).encoder
     assert_array_equal(encoder.encode_one({}).X, [[NAN]])
     assert_array_equal(encoder.encode({}).X, [[NAN]])
     assert encoder.encode([], dialect="dict").X.shape == (0, 1)
@@ -1047,7 +1053,8 @@ def test_columns_of_bare_arrays_go_by_whole_numbers_as_in_river():
     encoder = taught(np.array([[1.0, 2.0]]))
     assert_array_equal(encoder.encode_one({1: 5.0}).X, [[NAN, 5]])
     assert_array_equal(encoder.encode(named(1, 0), dialect="dict").X, [[1, 0]])
-    assert encoder.commit(encoder.encode_one({7: 5.0})) == 1
+    n_before, encoder = encoder.n_features, encoder.encode_one({7: 5.0}).encoder
+    assert encoder.n_features == n_before + 1
     assert encoder.names == [0, 1, 7]
 
 
@@ -1071,59 +1078,44 @@ def test_named_rows_cannot_be_matched_to_columns_without_names(known_only):
 # ---------------------------------------------------------------- the two steps
 
 
-def test_commit_refuses_rows_encoded_before_other_rows_came_in():
-    encoder = Encoder()
-    first, second = encoder.encode_one({"a": "x"}), encoder.encode_one({"a": "y"})
-    encoder.commit(first)
-    before = state(encoder)
-    for stale in (first, second):
-        with pytest.raises(ValueError, match=r"encoded at version 0.*now at version 1.*Encode them again"):
-            encoder.commit(stale)
-    assert vars(encoder) == before
-
-
-def test_rows_that_bring_nothing_new_can_be_committed_at_any_time():
-    encoder = taught([{"a": 1.0}])
-    old = encoder.encode_one({"a": 2.0})
-    encoder.commit(encoder.encode_one({"b": 2.0}))
-    before = state(encoder)
-    assert encoder.commit(old) == 0
-    assert encoder.commit(Encoded(np.zeros((1, 2)))) == 0
-    assert vars(encoder) == before
-
-
-def test_rows_encoded_for_predicting_bring_nothing_to_commit():
-    encoder = taught([{"a": None, "t": "x"}])
-    before = state(encoder)
+def test_rows_that_bring_nothing_new_leave_the_encoder_the_same_object():
+    encoder = taught([{"a": None, "b": 1.0, "t": "x"}])
     for encoded in (
+        encoder.encode_one({"b": 2.0, "t": "x"}),
+        encoder.encode([{"b": None, "t": "x"}, {}]),
         encoder.encode_one({"a": 1.0, "t": "y", "new": 2.0}, known_only=True),
         encoder.encode([{"a": 1.0, "t": "y", "new": 2.0}], known_only=True),
     ):
-        assert encoder.commit(encoded) == 0
-    assert vars(encoder) == before
+        assert encoded.encoder is encoder
+
+
+def test_rows_that_bring_something_new_leave_the_encoder_as_it_was():
+    encoder = taught([{"a": None, "t": "x"}])
+    before = state(encoder)
+    for rows in ({"a": 1.0}, {"t": "y"}, {"new": 2.0}, {"new": "text", "a": 1.0}):
+        for grown in (encoder.encode_one(rows).encoder, encoder.encode([rows]).encoder):
+            assert grown is not encoder
+            assert grown.encode_one(rows).encoder is grown
+            assert vars(encoder) == before
+    first, second = encoder.encode_one({"t": "y"}).encoder, encoder.encode_one({"t": "z"}).encoder
+    assert first.categories == {"1": {"x": 0, "y": 1}}
+    assert second.categories == {"1": {"x": 0, "z": 1}}
 
 
 def test_what_was_encoded_does_not_alias_the_encoder():
     encoder = Encoder()
     encoded = encoder.encode([{"a": "x"}])
-    encoder.commit(encoded)
-    encoder.commit(encoder.encode_one({"a": "y", "b": 1.0}))
-    assert encoded.changes.levels == {0: {"x": 0}}
-    assert encoded.changes.names == ("a",)
     encoded.X[:] = 5.0
-    assert_array_equal(encoder.encode_one({"a": "x"}).X[:, :1], [[0]])
+    assert_array_equal(encoded.encoder.encode_one({"a": "x"}).X[:, :1], [[0]])
 
 
 def test_an_encoder_continues_from_its_plain_state_alone():
     encoder = taught([{"a": 1.0, "t": "x"}, {"b": None}])
     rebuilt = Encoder.__new__(Encoder)
     vars(rebuilt).update(state(encoder))
-    reused = taught([{"p": 1.0, "q": 2.0, "r": 3.0}])
-    reused.encode_one({"q": 4.0})
-    vars(reused).update(state(encoder))
-    for other in (rebuilt, reused, copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+    for other in (rebuilt, copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
         assert_array_equal(other.encode_one({"t": "x", "b": 4.0, "a": 2.0}).X, [[2, 0, 4]])
-        other.commit(other.encode_one({"t": "y"}))
+        other = other.encode_one({"t": "y"}).encoder
         assert other.categories == {"1": {"x": 0, "y": 1}}
     assert encoder.categories == {"1": {"x": 0}}
 
@@ -1159,7 +1151,7 @@ sys.meta_path.insert(0, Absent())
 import pyarrow as pa
 from streamboost.features.encoder import Encoder
 encoder = Encoder()
-encoder.commit(encoder.encode(pa.table({"a": [1.5], "t": ["x"]})))
+encoder = encoder.encode(pa.table({"a": [1.5], "t": ["x"]})).encoder
 print(encoder.encode([{"a": 2.0, "t": "x"}]).X.tolist(), encoder.encode([[3.0, None]]).X[0, 0])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -62,7 +62,7 @@ def test_numbers_are_handed_out_in_order_of_appearance(y):
 def test_rechunking_gives_the_same_numbers(y, cut):
     whole, _ = Labels().encode(y)
     first, new = Labels().encode(y[:cut])
-    second, _ = Labels().extended(new).encode(y[cut:])
+    second, _ = Labels(new).encode(y[cut:])
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
 
 
@@ -72,7 +72,7 @@ def test_every_container_gives_the_same_numbers(container, y, n_known):
     if isinstance(y[0], str):
         y = [label.replace("\0", "") for label in y]  # NumPy's strings end there
     known = list(dict.fromkeys(y))[:n_known]
-    codes, new = Labels().extended(known).encode(CONTAINERS[container](y))
+    codes, new = Labels(known).encode(CONTAINERS[container](y))
     expected, expected_new = naive(y, known)
     assert codes.tolist() == expected
     assert codes.dtype == np.float64
@@ -90,7 +90,7 @@ def test_every_container_of_text_gives_the_same_numbers(container, y):
 
 @pytest.mark.parametrize("dtype", ["i1", "u8", ">i4", "f2", "f4", "f8", ">f8"])
 def test_whole_numbers_of_every_dtype_are_labels(dtype):
-    codes, new = Labels().extended([2]).encode(np.array([3, 2, 0, 3], dtype=dtype))
+    codes, new = Labels([2]).encode(np.array([3, 2, 0, 3], dtype=dtype))
     assert codes.tolist() == [1, 0, 2, 1]
     assert new == [3, 0]
 
@@ -101,25 +101,25 @@ def test_zero_is_zero_whatever_its_sign():
 
 @pytest.mark.parametrize("container", ["pandas category", "arrow dictionary"])
 def test_categories_of_numbers_are_numbers(container):
-    codes, new = Labels().extended([1]).encode(CONTAINERS[container]([3, 1, 3]))
+    codes, new = Labels([1]).encode(CONTAINERS[container]([3, 1, 3]))
     assert codes.tolist() == [1, 0, 1]
     assert new == [3]
 
 
 def test_knowing_more_is_being_another_object():
-    labels = Labels().extended(["a"])
-    more = labels.extended(["b"])
+    labels = Labels(["a"])
+    more = labels.with_new(["b"])
     labels.encode(["c"])
     assert labels.classes.tolist() == ["a"]
     assert more.classes.tolist() == ["a", "b"]
-    assert more.extended(["b", "c", "b"]).numbers == {"a": 0, "b": 1, "c": 2}
-    assert more.extended([]).kind == "string"
+    assert more.with_new(["b", "c", "b"]).numbers == {"a": 0, "b": 1, "c": 2}
+    assert more.with_new([]).kind == "string"
 
 
 def test_numpy_scalars_are_the_labels_they_hold():
-    labels = Labels().extended([True, False])
+    labels = Labels([True, False])
     assert labels.encode(np.array([False, True]))[0].tolist() == [1.0, 0.0]
-    assert Labels().extended([3]).encode(np.array([3.0]))[1] == []
+    assert Labels([3]).encode(np.array([3.0]))[1] == []
 
 
 def test_equal_labels_of_one_kind_are_one_label():
@@ -141,12 +141,12 @@ def test_labels_of_no_kind_or_of_two_are_refused(y):
 @pytest.mark.parametrize("label", [True, "1", 1.5, None, [1], np.bool_(True)], ids=repr)
 def test_one_label_of_another_kind_is_refused_although_it_may_equal_a_known_one(label):
     with pytest.raises(ValueError, match="the label in row 0 is"):
-        Labels().extended([1, 2]).encode([label])
+        Labels([1, 2]).encode([label])
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_another_kind_than_before_is_refused_in_the_same_words_from_every_container(container):
-    labels = Labels().extended(["up", "down"])
+    labels = Labels(["up", "down"])
     words = "the label in row 0 is 1, a number, but labels so far were of kind string. Convert them all to one kind."
     with pytest.raises(ValueError, match=words):
         labels.encode(CONTAINERS[container]([1, 2]))

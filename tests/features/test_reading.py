@@ -325,7 +325,7 @@ def test_the_rows_of_a_frame_are_no_loop_in_python(frame, is_first):
     short, long = (FRAMES[frame]({name: values * times for name, values in MIXED.items()}) for times in (10, 1000))
     encoder = Encoder()
     if not is_first:
-        encoder.commit(encoder.encode(short))
+        encoder = encoder.encode(short).encoder
     encoder.encode(short)  # what is done once, such as building an index, is done here
     assert python_steps(lambda: encoder.encode(long)) == python_steps(lambda: encoder.encode(short)) > 0
 
@@ -334,7 +334,7 @@ def test_the_rows_of_a_frame_are_no_loop_in_python(frame, is_first):
 @pytest.mark.parametrize("container", LABELS)
 def test_the_rows_of_a_column_of_labels_are_no_loop_in_python(container, labels):
     short, long = (LABELS[container](labels * times) for times in (10, 1000))
-    known = Labels().extended(labels)
+    known = Labels(labels)
     assert python_steps(lambda: known.encode(long)) == python_steps(lambda: known.encode(short)) > 0
 
 

@@ -47,7 +47,7 @@ def test_a_seed_that_was_left_out_is_the_same_after_a_crash(tmp_path):
     "model",
     [
         regressor(loss="absolute_error", iterate="average"),
-        regressor(loss="poisson", memory=(32, 64), semantics="minibatch"),
+        regressor(loss="poisson", memory=(32, 64), update_mode="minibatch"),
         regressor(learner="linear"),
         regressor(learner="mlp", n_estimators=12),
         classifier(),

@@ -26,7 +26,7 @@ from streamboost.boosting.cost import CostMeter
 from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Ball, Box, FrankWolfe, GradientDescent, ResidualProjection
 from streamboost.errors import SnapshotError
-from streamboost.features.encoder import Changes, Encoder
+from streamboost.features.encoder import Encoder
 from streamboost.features.standardizer import Standardizer
 from streamboost.losses import Absolute, Logistic, Scale, Squared
 from streamboost.persistence import snapshots
@@ -106,7 +106,6 @@ def containers(inner):
         st.frozensets(HASHABLE_SCALARS, max_size=4),
         st.builds(CostMeter, inner, inner),
         st.builds(Scale, inner, inner),
-        st.builds(Changes, st.none(), inner, inner, inner, inner),
     )
 
 
@@ -230,14 +229,11 @@ def test_what_was_equal_but_not_shared_stays_apart(path):
 
 
 def encoder():
-    encoder = Encoder()
-    encoder.commit(encoder.encode([{"price": 2.5, "color": "red"}, {"price": None, "color": "blue"}]))
-    return encoder
+    return Encoder().encode([{"price": 2.5, "color": "red"}, {"price": None, "color": "blue"}]).encoder
 
 
 OBJECTS = {
     "frozen dataclasses": lambda: [GradientDescent(0.5), ResidualProjection(domain=Ball(2.0)), Box(-1, 1)],
-    "slots": lambda: Changes(("a", 1), 2, {0: "number"}, {1: {"red": 0}}, 3),
     "a cache in a slot": encoder,
     "a generic class": lambda: Reservoir[int](capacity=3, seed=1),
     "a named tuple": lambda: Scale(step=0.5, spread=2.0),
@@ -471,7 +467,6 @@ MALFORMED = {
     "attributes without values": node("CostMeter", keys=["updates"]),
     "an attribute without a name": node("CostMeter", [1], [{"ref": 0}]),
     "an attribute with a number": node("CostMeter", [1], [3]),
-    "an attribute beyond the slots": node("Changes", [1], ["more"]),
     "a named tuple of other fields": node("Scale", [1.0], ["step"]),
     "a named tuple of fewer values": node("Scale", [1.0], ["step", "spread"]),
     "an array that is not there": ARRAY | {"name": "b"},

@@ -50,7 +50,7 @@ MODELS = {
     "quantile, residual projection": (lambda: SGBRegressor(Quantile(0.8), **SMALL), "regression"),
     "absolute": (lambda: SGBRegressor("absolute_error", **SMALL), "regression"),
     "linear": (lambda: SGBRegressor(learner=LinearStack(4), random_state=0), "regression"),
-    "networks": (lambda: SGBRegressor(learner=TwoLayerStack(3, 4), semantics=10, random_state=0), "regression"),
+    "networks": (lambda: SGBRegressor(learner=TwoLayerStack(3, 4), update_mode=10, random_state=0), "regression"),
     "averaged": (lambda: SGBRegressor(learner="mlp", iterate="polynomial", random_state=0), "regression"),
     "softmax": (lambda: SGBClassifier(**SMALL), "classification"),
     "hinge": (lambda: SGBClassifier("hinge", **SMALL), "two classes"),

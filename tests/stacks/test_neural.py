@@ -552,11 +552,11 @@ def test_a_rate_of_nothing_is_refused_and_the_old_one_stays():
         assert stack.rule.rate == 0.02
 
 
-@pytest.mark.parametrize("semantics", ["sequential", 8])
-def test_compiled_boosters_follow_a_rate_set_between_calls(semantics, monkeypatch):
+@pytest.mark.parametrize("update_mode", ["sequential", 8])
+def test_compiled_boosters_follow_a_rate_set_between_calls(update_mode, monkeypatch):
     def learned():
         booster = Booster(
-            Squared(), GradientDescent(0.4), TwoLayerStack(3, 4, dtype="float64", rate=0.05), semantics=semantics
+            Squared(), GradientDescent(0.4), TwoLayerStack(3, 4, dtype="float64", rate=0.05), update_mode=update_mode
         )
         rng = np.random.default_rng(0)
         for rate in (0.05, 0.02, 0.001):

@@ -356,7 +356,7 @@ def test_one_run_tells_the_regret_of_every_smaller_booster(make):
 
 def test_chunks_are_predicted_before_any_of_their_rows_is_learned():
     X, y = rows(60)
-    booster, twin = (linear_booster(semantics="minibatch") for _ in range(2))
+    booster, twin = (linear_booster(update_mode="minibatch") for _ in range(2))
     regret = measure_regret(booster, X, y, y, chunk=20)
     before = np.concatenate([twin.learn(X[s : s + 20], y[s : s + 20]) for s in (0, 20, 40)])
     assert regret.by_learners[-1] == pytest.approx(Squared().mean(before, y[:, None]))
