@@ -1,4 +1,4 @@
-"""What a person sees: the columns, the progress of a run on the terminal and on the dashboard, and what came of it."""
+"""What a command shows: the columns, the progress of a run on the terminal and the dashboard, its summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.observation import observe
+from streamboost.dashboard.observation import observe_report
 from streamboost.evaluation.reports import Report
 from streamboost.runs.run import Run
 from streamboost.sources import Source
@@ -22,12 +22,12 @@ SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
 
 
 def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Where people read: text of theirs is shown as it stands, brackets and colons included."""
+    """Return a console that shows text as it is, brackets and colons included."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:
-    """The columns of the first rows, their types, and what they are for."""
+    """Print the columns of the first rows with types and roles."""
     shown = Table(title=f"{table.num_columns} columns; {task} of {target!r}", title_justify="left")
     for heading in ("column", "type", "role", "first value"):
         shown.add_column(heading, overflow="ellipsis", no_wrap=True, max_width=40)
@@ -40,7 +40,7 @@ def print_columns(console: Console, table: Any, target: str, task: str, ignored:
 
 
 class Screen:
-    """A progress bar on a terminal; elsewhere a line now and then. Events stay to be read."""
+    """A progress bar on a terminal, elsewhere a line every few seconds; events are printed above."""
 
     def __init__(self, console: Console, source: Source, run: Run) -> None:
         self.console, self.source, self.run = console, source, run
@@ -78,7 +78,7 @@ class Screen:
 
 
 class Dashboard:
-    """The feed of a run for the page at the end, and if a port is given, the page to watch now."""
+    """Publishes the reports of a run to a feed, and serves its page if a port is given."""
 
     def __init__(self, run: Run, *, title: str, target: str, port: int | None) -> None:
         self.run = run
@@ -91,19 +91,9 @@ class Dashboard:
             print(f"Dashboard: {self.page.url}", file=sys.stderr, flush=True)
 
     def see(self, report: Report) -> None:
-        """Show a report to whoever watches."""
-        self.feed.publish(
-            observe(
-                self.run.model,
-                rows=report.rows_before + report.rows,
-                running=report.running,
-                windowed=report.windowed,
-                rows_per_second=report.rows_per_second,
-                events=report.events,
-                quarantined=self.run.bad.n,
-                workers=self.run.model.metrics() if hasattr(self.run.model, "detach") else (),
-            )
-        )
+        """Publish a report."""
+        workers = self.run.model.metrics() if hasattr(self.run.model, "detach") else ()
+        self.feed.publish(observe_report(self.run.model, report, quarantined=self.run.bad.n, workers=workers))
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +105,7 @@ class Dashboard:
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """What came of a run."""
+    """Print the summary of a run."""
     resumed = f", {summary['rows_of_this_run']:,} of them now" if summary["resumed_at"] else ""
     stopped = "stopped early; " if summary["stopped"] else ""
     print_metrics(console, f"{summary['rows']:,} rows learned{resumed}", summary["metrics"])
@@ -127,18 +117,18 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
 
 
 def print_metrics(console: Console, title: str, metrics: dict[str, Any]) -> None:
-    """A table of metrics, over all rows and over the latest."""
+    """Print metrics over all rows and over the latest."""
     rows = [(name, number(values["running"]), number(values["windowed"])) for name, values in metrics.items()]
     print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
 
 
 def number(value: float | None) -> str:
-    """A number of four digits; a dash where there is none."""
+    """Format a number with four digits; a dash for None."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def print_pairs(console: Console, title: str, pairs: Sequence[tuple[str, ...]], headings: Sequence[str] = ()) -> None:
-    """A table of names and what belongs to them."""
+    """Print a table of names and values."""
     table = Table(title=title, title_justify="left", show_header=bool(headings))
     for heading in headings or [""] * len(pairs[0]):
         table.add_column(heading, overflow="fold")

@@ -1,4 +1,4 @@
-"""``streamboost inspect`` and ``compare``: what a model that was saved is, and which of two is better."""
+"""``streamboost inspect`` and ``compare``: what a saved model is, and which of two is better."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
-from streamboost.cli.source_options import Format, source_options
-from streamboost.cli.usage_errors import Refused, asked, check_column
+from streamboost.cli.source_options import Format, flag, option, source_options
+from streamboost.cli.usage_errors import UsageError, check_column, usage_errors
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
 from streamboost.estimators.describe import describe, plain, plain_metrics
@@ -25,12 +25,12 @@ from streamboost.persistence.snapshots import load
 from streamboost.runs.guard import Guard
 from streamboost.sources import open_source
 
-ModelPath = Annotated[Path, typer.Option(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
+AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
 
 
-def load_model(path: Path) -> StreamEstimator:
-    """The model of a file, or of the newest checkpoint of a directory."""
+def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimator:
+    """Load the model of a file, or of the newest checkpoint of a directory."""
     model = _load(path)
     model = model.model if isinstance(model, Checkpoint) else model
     if isinstance(model, Cut):
@@ -40,7 +40,15 @@ def load_model(path: Path) -> StreamEstimator:
         )
     if not isinstance(model, StreamEstimator):
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
+    if must_have_learned and not hasattr(model, "committee_"):
+        raise UsageError(f"{str(path)!r} has learned no row yet. Run it on a stream first.")
     return model
+
+
+def known_columns(model: StreamEstimator, table: Any) -> Any:
+    """Return the columns of a table that a model has learned with."""
+    names = model.encoder_.names
+    return table.select([name for name in table.column_names if names is None or name in names])
 
 
 def _load(path: Path) -> Any:
@@ -60,12 +68,12 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say what a model is: its size, its columns, whom it trusts, how good its learners are, what happened to it."""
-    with asked():
+    with usage_errors():
         found = _load(model)
         on_workers = isinstance(found, Checkpoint) and isinstance(found.model, Cut)
         if on_workers:  # what the workers have stays where it is
-            cut = found.model
-            about = {"kind": cut.kind, "rows": found.rows, "workers": cut.n_workers, "files": cut.directory}
+            kept = found.model
+            about = {"kind": kept.kind, "rows": found.rows, "workers": kept.n_workers, "files": kept.directory}
         else:
             about = describe(load_model(model))
     if isinstance(found, Checkpoint):
@@ -77,14 +85,16 @@ def inspect(
         typer.echo(json.dumps(about, default=str))
         return
     if on_workers:
-        print_pairs(terminal(), str(model), [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")])
-        if about.get("metrics"):
-            print_metrics(terminal(), "Prequential metrics", about["metrics"])
+        facts = [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")]
     else:
-        _print_model(terminal(), about, str(model))
+        facts = _facts(about)
+    print_pairs(terminal(), str(model), facts)
+    if about.get("metrics"):
+        print_metrics(terminal(), "Prequential metrics", about["metrics"])
+    _print_learners(terminal(), about)
 
 
-def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
+def _facts(about: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("kind", about["kind"]),
         ("rows", f"{about['rows']:,}"),
@@ -95,9 +105,10 @@ def _print_model(console: Console, about: dict[str, Any], name: str) -> None:
     ]
     if about["classes"] is not None:
         facts.append(("classes", ", ".join(map(str, about["classes"]))))
-    print_pairs(console, name, facts)
-    if about.get("metrics"):
-        print_metrics(console, "Prequential metrics", about["metrics"])
+    return facts
+
+
+def _print_learners(console: Console, about: dict[str, Any]) -> None:
     if memories := about.get("memories"):
         lines = [
             (
@@ -125,34 +136,31 @@ def _edges(edges: list[float | None]) -> str:
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run's directory, or a saved model.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
-    on: Annotated[list[str], typer.Option(metavar="SOURCE", help="Rows to predict with both; may be repeated.")],
-    target: Annotated[str, typer.Option(metavar="COL", help="Their target.")],
+    on: Annotated[list[str], option("Rows to predict with both; may be repeated.", "SOURCE")],
+    target: Annotated[str, option("Their target.", "COL")],
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
-    with asked():
+    with usage_errors():
         models = {"A": load_model(a), "B": load_model(b)}
-        task, other = (task_of(model, np.zeros(0)) for model in models.values())
+        task, other = map(task_of, models.values())
         if task != other:
-            raise Refused("A and B have different tasks, so there is nothing to compare.")
+            raise UsageError("A and B have different tasks, so there is nothing to compare.")
         batches = open_source(*on, **source_options(on, format=format)).read()
         first = next(batches, None)
         if first is not None:
             check_column(target, first.table.column_names, "--target")
-    books = {}
-    for name, model in models.items():
-        books[name] = ScoreBook(
-            choose_metrics(model, task, None, hasattr(model, "predict_proba")), every=2**62, window=1
-        )
-    n_rows = 0
+    books = {
+        name: ScoreBook(choose_metrics(model, task, None, hasattr(model, "predict_proba")), every=2**62, window=1)
+        for name, model in models.items()
+    }
     for batch in itertools.chain([] if first is None else [first], batches):
-        sifted = Guard().sift(batch.table, target, task)
-        n_rows += len(sifted.y)
+        found = Guard().sift(batch.table, target, task)
         for name, model in models.items():
-            list(books[name].add(Scored(sifted.y, predict(model, sifted.X), 0.0)))
-    reports = {name: book.report().running for name, book in books.items()}
-    metrics = {name: {who: plain(found[name]) for who, found in reports.items()} for name in reports["A"]}
+            list(books[name].add(Scored(found.y, predict(model, found.X), 0.0)))
+    reports, n_rows = {name: book.report().running for name, book in books.items()}, books["A"].rows
+    metrics = {name: {who: plain(scores[name]) for who, scores in reports.items()} for name in reports["A"]}
     if as_json:
         typer.echo(json.dumps({"rows": n_rows, "metrics": metrics}))
         return

@@ -1,4 +1,4 @@
-"""``streamboost predict``: what a saved model says of the rows of a source."""
+"""``streamboost predict``: the predictions of a saved model for the rows of a source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pyarrow.parquet
 import typer
 
 from streamboost.cli.display import terminal
-from streamboost.cli.model_commands import AsJson, ModelPath, load_model
-from streamboost.cli.source_options import Format, Types, source_options
-from streamboost.cli.usage_errors import Refused, asked, check_column
+from streamboost.cli.model_commands import AsJson, ModelPath, known_columns, load_model
+from streamboost.cli.source_options import Format, Types, option, source_options
+from streamboost.cli.usage_errors import UsageError, check_column, usage_errors
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type
@@ -28,29 +28,26 @@ from streamboost.sources import open_source
 def predict(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Rows to predict; as in run.")],
     model: ModelPath,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A .csv or .parquet file; CSV to stdout if left out."),
-    ] = None,
-    keep: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column to copy; may be repeated.")] = None,
+    out: Annotated[Path | None, option("A .csv or .parquet file; CSV to stdout if left out.", "FILE")] = None,
+    keep: Annotated[list[str] | None, option("A column to copy; may be repeated.", "COL")] = None,
     type: Types = None,
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a source with a saved model; the model stays as it is."""
-    with asked():
-        asked_model = load_model(model)
+    with usage_errors():
+        estimator = load_model(model, must_have_learned=True)
         if out is not None:
             check_out(out)
         batches = iter(open_source(*source, **source_options(source, format=format, types=type or ())).read())
         first = next(batches, None)
-        said = Said(asked_model, keep or [], None if first is None else first.table.schema, str(model))
+        columns = PredictionColumns(estimator, keep or [], None if first is None else first.table.schema)
         if out is None or out.suffix == ".csv":
-            check_columns(said.schema)
+            check_csv_columns(columns.schema)
     n_rows = 0
-    with _writing(out, said.schema, is_silent=as_json) as write:
+    with _writing(out, columns.schema, is_silent=as_json) as write:
         while first is not None:
-            write(said.of(first.table, n_rows))
+            write(columns.predict(first.table, n_rows))
             n_rows += first.table.num_rows
             first = next(batches, None)
     if as_json:
@@ -59,8 +56,8 @@ def predict(
         terminal(stderr=True).print(f"{n_rows:,} rows: {out}")
 
 
-class Said:
-    """What a model says of tables of rows, as columns to be written.
+class PredictionColumns:
+    """The columns to be written: row number, copied columns, prediction, probabilities.
 
     Parameters
     ----------
@@ -69,13 +66,9 @@ class Said:
         Columns to copy.
     schema : pyarrow.Schema, optional
         Of the rows; None if there are none.
-    name : str
-        Of the model, for people.
     """
 
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any, name: str) -> None:
-        if not hasattr(model, "committee_"):
-            raise Refused(f"{name!r} has learned no row yet. Run it on a stream first.")
+    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any) -> None:
         self.model, self.keep = model, list(dict.fromkeys(keep))
         self.kind, self.probabilities = pa.float64(), []
         if isinstance(model, SGBClassifier):
@@ -83,7 +76,7 @@ class Said:
             if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]
         for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
-            raise Refused(
+            raise UsageError(
                 f"--keep is {column!r}, but a column of this name says what the model says. Rename it in the source."
             )
         kept = []
@@ -94,53 +87,45 @@ class Said:
         numbers = [(name, pa.float64()) for name in self.probabilities]
         self.schema = pa.schema([("row", pa.int64()), *kept, ("prediction", self.kind), *numbers])
 
-    def of(self, table: Any, start: int) -> Any:
-        """The columns for rows whose first is number ``start``."""
-        names = self.model.encoder_.names
-        X = table.select([name for name in table.column_names if names is None or name in names])
-        rows = np.arange(start, start + table.num_rows)
-        said = self._ask(X, start)
-        kept = [table[name].cast(self.schema.field(name).type) for name in self.keep]
-        return pa.table([pa.array(rows), *kept, *said], schema=self.schema)
-
-    def _ask(self, X: Any, start: int) -> list[Any]:
+    def predict(self, table: Any, start: int) -> Any:
+        """Return the columns for rows whose first is number ``start``."""
+        X, rows = known_columns(self.model, table), np.arange(start, start + table.num_rows)
         try:
-            return self._columns(X)
+            predicted = self._predict(X)
         except (TypeError, ValueError):
             for row in range(X.num_rows):
                 try:
-                    self._columns(X.slice(row, 1))
+                    self._predict(X.slice(row, 1))
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {start + row} cannot be predicted: {error}") from error
             raise
+        kept = [table[name].cast(self.schema.field(name).type) for name in self.keep]
+        return pa.table([pa.array(rows), *kept, *predicted], schema=self.schema)
 
-    def _columns(self, X: Any) -> list[Any]:
-        values, n = self.model.predict(X), X.num_rows
-        if not isinstance(self.model, SGBClassifier):
-            return [pa.array(np.asarray(values, dtype=float))]
-        said = [as_column(values, np.ones(n, dtype=bool), self.kind)]
+    def _predict(self, X: Any) -> list[Any]:
+        columns = [as_column(self.model.predict(X), np.ones(X.num_rows, dtype=bool), self.kind)]
         if self.probabilities:
-            said += [pa.array(share) for share in np.ascontiguousarray(self.model.predict_proba(X).T)]
-        return said
+            columns += [pa.array(each) for each in np.ascontiguousarray(self.model.predict_proba(X).T)]
+        return columns
 
 
 def check_out(path: Path) -> None:
     """Refuse a file that could not be written in the end."""
     if path.suffix not in (".csv", ".parquet"):
-        raise Refused(f"--out is {str(path)!r}, expected a name that ends in .csv or .parquet.")
+        raise UsageError(f"--out is {str(path)!r}, expected a name that ends in .csv or .parquet.")
     if not path.parent.is_dir():
-        raise Refused(f"--out is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
+        raise UsageError(f"--out is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
     if path.exists():
-        raise Refused(f"--out is {str(path)!r}, which is there already. Name another file.")
+        raise UsageError(f"--out is {str(path)!r}, which is there already. Name another file.")
 
 
-def check_columns(schema: Any) -> None:
+def check_csv_columns(schema: Any) -> None:
     """Refuse columns that CSV cannot hold."""
     for field in schema:
         try:
             pa.csv.write_csv(pa.table({field.name: pa.nulls(1, field.type)}), pa.BufferOutputStream())
         except pa.ArrowException:
-            raise Refused(
+            raise UsageError(
                 f"column {field.name!r} is of type {field.type}, which CSV cannot hold. Leave it out, or write to a "
                 ".parquet file."
             ) from None
@@ -148,7 +133,7 @@ def check_columns(schema: Any) -> None:
 
 @contextmanager
 def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
-    """What to call with each table: it goes to a new file, which is there once it is whole, or to standard output."""
+    """Yield a function that writes tables to a new file, which appears once it is whole, or to standard output."""
     if path is None:
         if is_silent:
             yield lambda table: None

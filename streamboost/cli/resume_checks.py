@@ -1,4 +1,4 @@
-"""Going on with a run: what it was begun with, and which options it can be given now."""
+"""Checks of ``--resume``: which options a run that is resumed can be given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from streamboost.cli.usage_errors import Refused
+from streamboost.cli.usage_errors import UsageError
 from streamboost.cluster.crew import Cut
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
@@ -17,9 +17,9 @@ ELSE = "Leave it out, or begin in another directory."
 
 
 def read_before(directory: Path | None) -> Checkpoint | None:
-    """The newest checkpoint of a run that is to be resumed; None if there is none, or it has read nothing."""
+    """Return the newest checkpoint of a run; None if there is none, or it has read nothing."""
     if directory is None:
-        raise Refused("--resume is given without --model DIR, which says what to go on with. Add it.")
+        raise UsageError("--resume is given without --model DIR, which says what to go on with. Add it.")
     if not directory.is_dir() or not checkpoint_paths(directory):
         return None
     found = read_latest(directory)
@@ -29,17 +29,17 @@ def read_before(directory: Path | None) -> Checkpoint | None:
 
 def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
     """Refuse parameters that a resumed model does not have, and workers that come or go."""
-    model, is_cut = before.model, isinstance(before.model, Cut)
-    if is_cut != is_keyed:
-        lives = f"lives on {model.n_workers} workers ({model.kind})" if is_cut else "does not live on workers"
-        raise Refused(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
-    for name, value in parameters.items() if not is_cut else ():
+    model, on_workers = before.model, isinstance(before.model, Cut)
+    if on_workers != is_keyed:
+        lives = f"lives on {model.n_workers} workers ({model.kind})" if on_workers else "does not live on workers"
+        raise UsageError(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
+    for name, value in parameters.items() if not on_workers else ():
         if (has := getattr(model, name)) != value:
-            raise Refused(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
+            raise UsageError(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
 
 
 def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
-    """Refuse scores that were not kept from the first row on: of the rows before nothing is known but the old ones."""
+    """Refuse metrics that were not kept from the first row on."""
     book = before.state.get("book")
     if not isinstance(book, ScoreBook):
         return
@@ -50,15 +50,15 @@ def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window:
         given, does = f"--window is {window}", f"looks at the latest {book.window} rows"
     else:
         return
-    raise Refused(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
+    raise UsageError(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
 
 
 def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:
-    """The columns that a resumed run leaves out: those it has left out so far."""
+    """Return the columns that a resumed run leaves out: those it has left out so far."""
     known = before.state.get("given", {}).get("ignore", [])
     if ignore is not None and set(ignore) != set(known):
         so_far = f"has left out {', '.join(known)}" if known else "has left out no column"
-        raise Refused(f"--ignore is {', '.join(ignore)}, but the run to be resumed {so_far}. {ELSE}")
+        raise UsageError(f"--ignore is {', '.join(ignore)}, but the run to be resumed {so_far}. {ELSE}")
     if ignore is None and known:
         console.print(f"Ignored as before: {', '.join(known)}.")
     return list(known)
@@ -75,7 +75,7 @@ def check_same_predictions(before: Checkpoint, predictions: Path | None, console
         return
     name = state.get("given", {}).get("predictions")
     if name is None or Path(name).exists():
-        raise Refused(
+        raise UsageError(
             f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap. "
             "Name that directory, or move it away to write no more of them."
         )

@@ -1,4 +1,4 @@
-"""The source of a command: opened as its options say, looked at before it is read, and ended early if asked."""
+"""The source of a command: its options, a look at its first rows, and an early end."""
 
 from __future__ import annotations
 
@@ -7,49 +7,58 @@ from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli.usage_errors import Refused
+from streamboost.cli.usage_errors import UsageError
 from streamboost.sources import BadRow, Batch, FileSource, Position, Source
 
-Format = Annotated[str | None, typer.Option(help="csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
-Types = Annotated[
-    list[str] | None, typer.Option(metavar="COL=TYPE", help="A column's type, such as zip=string; may be repeated.")
-]
+
+def option(help: str, metavar: str | None = None, **settings: Any) -> Any:
+    """Describe an option of a command; limits such as ``min`` are among the settings."""
+    return typer.Option(help=help, metavar=metavar, **settings)
+
+
+def flag(help: str, *names: str, **settings: Any) -> Any:
+    """Describe an option of a command that takes no value."""
+    return typer.Option(*names, help=help, **settings)
+
+
+Format = Annotated[str | None, option("csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
+Types = Annotated[list[str] | None, option("A column's type, such as zip=string; may be repeated.", "COL=TYPE")]
 
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
 
 
-class Peeked(Source):
-    """A source whose first rows can be looked at before they are read, and which may end early.
+class PeekableSource(Source):
+    """A source whose first rows can be peeked at, and which may end early.
 
     Parameters
     ----------
     source : Source
     strict : bool
-        Whether a bad row is an error at once.
+        Whether a bad row is an error at once; False by default.
     end_after : int, optional
-        How many rows there are to be; all if left out.
+        How many rows to read; all by default.
     """
 
     def __init__(self, source: Source, strict: bool = False, *, end_after: int | None = None) -> None:
         self.source, self.end_after = source, end_after
-        self.on_bad: Any = "raise"  # what hears of bad rows, once somebody is there for them
-        self._unheard: list[BadRow] = []
+        self.on_bad: Any = "raise"  # or a callable that gets bad rows, those met before it was set among them
+        self._unread: list[BadRow] = []
         if not strict and getattr(source, "on_bad", None) == "raise":
-            source.on_bad = self._hear  # type: ignore[attr-defined]
+            source.on_bad = self._keep_bad  # type: ignore[attr-defined]
         self._held: tuple[Position, Batch | None, Iterator[Batch]] | None = None
 
     def first(self, position: Position, n_rows: int = 1000) -> Any:
-        """The first rows after ``position``, a table; None if there are none."""
+        """Return the first rows after ``position`` as a table; None if there are none."""
         batches = self._batches(position, n_rows)
         batch = next(batches, None)
         self._held = (position, batch, batches)
         return None if batch is None else batch.table
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """The rows after ``position``, those looked at among them."""
-        unheard, self._unheard = self._unheard, []
-        for bad in unheard:
-            self._hear(bad)
+        """Yield the rows after ``position``, those peeked at among them."""
+        unread, self._unread = self._unread, []
+        for bad in unread:
+            self._keep_bad(bad)
         held, self._held = self._held, None
         batches, left = self._after(held, position, n_rows), self.end_after
         while (batch := next(batches, None)) is not None:
@@ -76,52 +85,43 @@ class Peeked(Source):
         return iter(self.source.read(position, n_rows))
 
     def acknowledge(self, position: Position) -> None:
-        """Pass it on."""
+        """Commit a position."""
         self.source.acknowledge(position)
 
     def progress(self, position: Position) -> float | None:
-        """Ask the source."""
+        """Return the share of rows before ``position``."""
         return self.source.progress(position)
 
     @property
     def stop(self) -> Any:
-        """What the source asks, while it waits, whether to stop; False if it never asks."""
+        """Return what the source calls while it waits, to know whether to stop; False if it never does."""
         return getattr(self.source, "stop", False)
 
     @stop.setter
     def stop(self, asked: Callable[[], bool] | None) -> None:
         self.source.stop = asked  # type: ignore[attr-defined]
 
-    def _hear(self, bad: BadRow) -> None:
-        if callable(self.on_bad):
-            self.on_bad(bad)
-        else:
-            self._unheard.append(bad)
+    def _keep_bad(self, bad: BadRow) -> None:
+        (self.on_bad if callable(self.on_bad) else self._unread.append)(bad)
 
 
 def source_options(
     where: Sequence[str], *, format: str | None = None, types: Sequence[str] = (), follow: bool = False
 ) -> dict[str, Any]:
-    """The options that a source of this kind takes."""
-    options: dict[str, Any] = {}
+    """Return the options that were given; refuse those that a source of this kind does not take."""
     is_generated = any(part.startswith("synthetic:") for part in where)
-    if format is not None:
-        if any(part.startswith(NOT_FILES) for part in where):
-            raise Refused("--format is for files.")
-        options["format"] = format
-    if follow:
-        if is_generated:
-            raise Refused("--follow is for files and brokers; generated rows have no end anyway.")
-        options["follow"] = True
-    if types:
-        if is_generated:
-            raise Refused("--type is for files and brokers; generated rows have their types.")
-        options["types"] = parse_types(types)
-    return options
+    if format is not None and any(part.startswith(NOT_FILES) for part in where):
+        raise UsageError("--format is for files.")
+    if follow and is_generated:
+        raise UsageError("--follow is for files and brokers; generated rows have no end anyway.")
+    if types and is_generated:
+        raise UsageError("--type is for files and brokers; generated rows have their types.")
+    options = {"format": format, "follow": follow, "types": parse_types(types)}
+    return {name: value for name, value in options.items() if value}
 
 
 def parse_types(words: Sequence[str]) -> dict[str, str]:
-    """Types by column.
+    """Parse types by column.
 
     Examples
     --------
@@ -132,8 +132,8 @@ def parse_types(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, _, kind = word.rpartition("=")
         if not name or not kind:
-            raise Refused(f"--type is {word!r}, expected COL=TYPE, such as zip=string or price=float64.")
+            raise UsageError(f"--type is {word!r}, expected COL=TYPE, such as zip=string or price=float64.")
         if types.get(name, kind) != kind:
-            raise Refused(f"--type gives column {name!r} two types, {types[name]} and {kind}. Drop one of them.")
+            raise UsageError(f"--type gives column {name!r} two types, {types[name]} and {kind}. Drop one of them.")
         types[name] = kind
     return types

@@ -96,6 +96,19 @@ def observe(
     }
 
 
+def observe_report(model: Any, report: Any, **more: Any) -> dict[str, Any]:
+    """Observe a model together with a prequential report; ``more`` is passed to :func:`observe`."""
+    return observe(
+        model,
+        rows=report.rows_before + report.rows,
+        running=report.running,
+        windowed=report.windowed,
+        rows_per_second=report.rows_per_second,
+        events=report.events,
+        **more,
+    )
+
+
 def finite(value: Any) -> float | None:
     """A number as JSON has it; None for what it has not."""
     if value is None:

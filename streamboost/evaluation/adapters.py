@@ -20,6 +20,8 @@ from streamboost._types import Task
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.evaluation.predictions import Predictions, from_probabilities, from_values, no_predictions
 
+NO_TARGETS = np.zeros(0)
+
 
 class ModelAdapter:
     """A model with ``learn(X, y)`` that returns what it predicted before, as streamboost's have it.
@@ -181,8 +183,8 @@ def gives_probabilities(model: Any) -> bool:
     return hasattr(last, "predict_proba_one")
 
 
-def task_of(model: Any, y: NDArray[Any]) -> Task:
-    """Return the task of a model: by its own tags, else by the first targets."""
+def task_of(model: Any, y: NDArray[Any] = NO_TARGETS) -> Task:
+    """Return the task of a model: by its own tags, else by the first targets; none by default."""
     if hasattr(model, "__sklearn_tags__"):
         kind = model.__sklearn_tags__().estimator_type
         if kind in ("classifier", "regressor"):

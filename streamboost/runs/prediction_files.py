@@ -168,7 +168,9 @@ def label_type(kind: Any) -> Any:
 
 
 def as_column(values: Any, known: Any, kind: Any) -> Any:
-    """Labels or numbers as a column; null where there is none."""
+    """Return labels or numbers as a column, null where they are not known."""
+    if pa.types.is_float64(kind) and np.all(known):
+        return pa.array(np.asarray(values, dtype=float))
     plain = [value if is_known else None for value, is_known in zip(np.asarray(values).tolist(), known, strict=True)]
     if pa.types.is_string(kind):
         plain = [None if value is None else str(value) for value in plain]

@@ -20,7 +20,7 @@ from prediction_parts import read_parts
 from streamboost import SGBRegressor, load
 from streamboost.cli import main
 from streamboost.cli.display import Screen, terminal
-from streamboost.cli.source_options import Peeked
+from streamboost.cli.source_options import PeekableSource
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.key_models import small_regressor
 from streamboost.persistence.checkpoints import read_latest
@@ -242,7 +242,7 @@ class Hesitant(MemorySource):
 
 @pytest.mark.parametrize("n", [1, 7, 10, 499])
 def test_a_source_that_gives_few_rows_at_a_time_ends_after_as_many_as_asked_for(n):
-    source = Peeked(Hesitant({"x": np.arange(500)}), end_after=n)
+    source = PeekableSource(Hesitant({"x": np.arange(500)}), end_after=n)
     source.first(None)
     batches = list(source.read())
     assert pa.concat_tables([batch.table for batch in batches])["x"].to_pylist() == list(range(n))
@@ -254,7 +254,7 @@ def test_the_first_rows_of_a_pipe_in_which_a_column_begins_late_are_those_asked_
     parts = [b"a,b,y\n" + 300 * b"1,,2.5\n", 3000 * b"2,7,3.5\n"]  # b has no type until its first value
     pipe = SimpleNamespace(read1=lambda size: parts.pop(0) if parts else b"")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
-    source = Peeked(FileSource("-", format="csv"), end_after=n)
+    source = PeekableSource(FileSource("-", format="csv"), end_after=n)
     source.first(None)
     batches = list(source.read())
     assert [value for batch in batches for value in batch.table["b"].to_pylist()] == [None] * 300 + [7.0] * (n - 300)

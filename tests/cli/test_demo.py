@@ -7,7 +7,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
 from streamboost import SGBClassifier
-from streamboost.cli import demo, main
+from streamboost.cli import demo_command, main
 from streamboost.datasets import load_electricity
 
 
@@ -31,7 +31,7 @@ def test_the_logistic_baseline_says_what_scikit_learns_does_row_by_row(stream):
         if t:
             theirs[t] = model.predict(scaler.transform(x))[0]
         model.partial_fit(scaler.partial_fit(x).transform(x), y[t : t + 1], classes=[0, 1])
-    assert np.array_equal(demo.online_logistic(X, y), theirs)
+    assert np.array_equal(demo_command.online_logistic(X, y), theirs)
     assert (theirs == y).mean() > 0.8
 
 
@@ -47,7 +47,7 @@ def test_the_demo_prints_the_accuracies_the_best_on_top_and_draws_a_picture(caps
         == {
             "streamboost": round((said[1:] == y[1:]).mean(), 4),  # of the first row nothing could be said
             "one long memory": found["one long memory"],
-            "logistic regression": round((demo.online_logistic(X, y) == y).mean(), 4),
+            "logistic regression": round((demo_command.online_logistic(X, y) == y).mean(), 4),
             "same as last row": round((np.append(0, y[:-1]) == y).mean(), 4),
         }
     )

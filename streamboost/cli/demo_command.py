@@ -1,13 +1,14 @@
-"""The main job in a minute: ``streamboost demo`` learns the electricity stream, row after row.
+"""``streamboost demo``: the electricity stream, learned row after row.
 
-Every contender predicts each half hour before it is told the answer, and then learns it: the table counts those
-predictions, the picture shows how the errors come and go as the market changes, and the page what went on inside.
+Every model predicts each half hour, and then learns it: the table counts those predictions, the picture shows how the
+errors come and go as the market changes, and the page what went on inside.
 """
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from streamboost import SGBClassifier
 from streamboost._types import FloatArray, IntArray
+from streamboost.cli.source_options import flag, option
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.observation import observe
+from streamboost.dashboard.observation import observe_report
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
 from streamboost.evaluation.prequential import prequential
@@ -31,10 +33,13 @@ NEXT = """Next: your own rows, with SGBClassifier().learn(X, y), or from a file:
 Watch a stream live: streamboost run shipped:electricity --target target --dashboard"""
 
 
-def show(n_rows: int | None = None, *, with_picture: bool = True) -> None:
-    """Learn the first rows of the stream, or all; print the table, and leave demo.png and demo.html here."""
+def demo(
+    rows: Annotated[int | None, option("How many rows of the stream; all if left out.", min=1, max=45_312)] = None,
+    no_picture: Annotated[bool, flag("Draw no demo.png.", "--no-picture")] = False,
+) -> None:
+    """Learn the shipped electricity stream beside simple baselines, and draw what happened."""
     X, y, names, _ = load_electricity()
-    X, y = X[:n_rows], y[:n_rows]
+    X, y = X[:rows], y[:rows]
     stream = pa.table({**dict(zip(names, X.T, strict=True)), "target": y})
 
     feed = Feed("Electricity", {"source": "shipped:electricity", "target": "target", "task": "classification"})
@@ -49,48 +54,47 @@ def show(n_rows: int | None = None, *, with_picture: bool = True) -> None:
                 reports.append(one)
                 progress.update(task, completed=one.rows)
                 if name == OURS:
-                    feed.publish(observe(model, rows=one.rows, running=one.running, windowed=one.windowed,
-                                         rows_per_second=one.rows_per_second, events=one.events))  # fmt: skip
-            rows, accuracy[name] = [one.rows for one in reports], one.running["accuracy"]
+                    feed.publish(observe_report(model, one))
+            seen, accuracy[name] = [one.rows for one in reports], one.running["accuracy"]
             errors[name] = [1 - one.windowed["accuracy"] for one in reports]
-    for name, said in (("logistic regression", online_logistic(X, y)), ("same as last row", np.append(0, y[:-1]))):
-        accuracy[name] = (said == y).mean()
-        errors[name] = [(said != y)[max(0, n - WINDOW) : n].mean() for n in rows]
+    baselines = {"logistic regression": online_logistic(X, y), "same as last row": np.append(0, y[:-1])}
+    for name, predicted in baselines.items():
+        accuracy[name] = (predicted == y).mean()
+        errors[name] = [(predicted != y)[max(0, n - WINDOW) : n].mean() for n in seen]
 
     print(f"Electricity: {len(y):,} rows, predicted, then learned\n")
     print(f"{'':20}  right  right of the latest {min(WINDOW, len(y)):,}")
     for name in sorted(accuracy, key=lambda name: -accuracy[name]):
         print(f"{name:20} {accuracy[name]:.4f}  {1 - errors[name][-1]:.4f}")
     print()
-    if with_picture:
+    if not no_picture:
         feed.end()
-        print(draw(rows, errors, accuracy, Path("demo.png")))
+        print(draw(seen, errors, accuracy, Path("demo.png")))
         print(f"Page: {write_page(feed, Path('demo.html')).resolve()}")
     print(NEXT)
 
 
 def online_logistic(X: FloatArray, y: IntArray) -> IntArray:
-    """What ``SGDClassifier(loss="log_loss")`` behind a ``StandardScaler`` says of each row before both learn it.
+    """Predict each row as ``SGDClassifier(loss="log_loss")`` behind a ``StandardScaler`` does before both learn it.
 
-    scikit-learn takes a millisecond or more for a single row: so its rules are spelled out here, and a test holds the
-    predictions equal.
+    scikit-learn takes a millisecond or more for a single row, so its rules are spelled out here; a test compares.
     """
     counts = np.arange(1, len(X) + 1)[:, None]
     mean = np.cumsum(X, axis=0) / counts
     variance = np.maximum(np.cumsum(X**2, axis=0) / counts - mean**2, 0.0)
     scale = np.where(variance > 1e-12, np.sqrt(variance), 1.0)
-    weights, bias, said = np.zeros(X.shape[1]), 0.0, np.zeros(len(y), dtype=int)
+    weights, bias, labels = np.zeros(X.shape[1]), 0.0, np.zeros(len(y), dtype=int)
     for t, sign in enumerate(np.where(y == 1, 1.0, -1.0)):
-        said[t] = t > 0 and (X[t] - mean[t - 1]) / scale[t - 1] @ weights + bias > 0
+        labels[t] = t > 0 and (X[t] - mean[t - 1]) / scale[t - 1] @ weights + bias > 0
         z = (X[t] - mean[t]) / scale[t]
         rate = 1.0 / (ALPHA * (ALPHA**-0.75 + t))
         push = rate * sign / (1.0 + math.exp(min(sign * (z @ weights + bias), 500.0)))
         weights, bias = (1.0 - rate * ALPHA) * weights + push * z, bias + push
-    return said
+    return labels
 
 
 def draw(rows: list[int], errors: dict[str, list[float]], accuracy: dict[str, float], path: Path) -> str:
-    """Draw error rates over the latest rows, one line a contender; say where the picture is, or why there is none."""
+    """Draw error rates over the latest rows, one line a model; return where the picture is, or why there is none."""
     try:
         figure = require("matplotlib.figure", extra="plot", by="The picture").Figure(figsize=(9, 5), dpi=150)
     except MissingDependency as missing:
