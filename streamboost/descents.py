@@ -101,9 +101,7 @@ class Descent(ABC):
 
     def score(self, walk: FloatArray) -> FloatArray:
         """The prediction of a walk, or of any prefix of it, (n, m): its last step, or the mean of steps 1 … N."""
-        if self.readout == "last" or walk.shape[1] == 1:
-            return walk[:, -1].copy()
-        return walk[:, 1:].mean(axis=1)  # type: ignore[no-any-return]
+        return read_out(walk, self.readout)
 
 
 @dataclass(frozen=True)
@@ -358,6 +356,13 @@ class AdaGrad(Descent):
         walked = np.sqrt(np.cumsum(h**2, axis=1))
         adapted = np.divide(h, walked, out=np.zeros_like(h), where=walked > 0)
         return _cumulative_walk(y0, adapted, eta)
+
+
+def read_out(walk: FloatArray, readout: str) -> FloatArray:
+    """Return the last step of a walk, or the mean of steps 1 … N, (n, m)."""
+    if readout == "last" or walk.shape[1] == 1:
+        return walk[:, -1].copy()
+    return walk[:, 1:].mean(axis=1)  # type: ignore[no-any-return]
 
 
 def theoretical_step(edges: FloatArray, beta: float) -> FloatArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,17 +25,16 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
 from streamboost.boosting.cost import CostMeter
 from streamboost.boosting.edges import EdgeMeter
-from streamboost.boosting.loops import nets as net_native
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting.hedge import NO_HEDGE
+from streamboost.boosting.loops import choose
+from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent
-from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
-BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
 AVERAGING_POWERS = {"uniform": 0.0, "polynomial": 8.0}  # see Stack.keep_average
 Iterate = Literal["last", "average", "uniform", "polynomial"]
 UpdateMode = Literal["sequential", "minibatch"] | int
@@ -68,7 +67,7 @@ class ScaleEstimate(NamedTuple):
     scale: Scale
 
 
-class Booster:
+class Booster(BoostedModel):
     """Streaming gradient boosting.
 
     Parameters
@@ -124,7 +123,9 @@ class Booster:
     0.02
     """
 
-    __slots__ = ("__dict__", "_buffers")  # the buffers follow from the rest: they are not part of the state
+    noun = "booster"
+    hedge = NO_HEDGE
+    readout = "descent"  # by itself it is a committee of one, read out as its descent says
 
     def __init__(
         self,
@@ -181,6 +182,11 @@ class Booster:
         self.n_rows = 0
         self.is_open = False
 
+    @property
+    def boosters(self) -> tuple[Booster]:  # type: ignore[override]
+        """Itself: a committee of one."""
+        return (self,)
+
     def allocate(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
         self.detach()
@@ -204,9 +210,10 @@ class Booster:
 
     def walk(self, X: FloatArray) -> FloatArray:
         """The partial sums y⁰ … yᴺ of every row, (n, N + 1, m); the mean over past ones if so asked."""
-        return self._walk(self._rows(X))
+        return self.walk_checked(self._rows(X))
 
-    def _walk(self, X: FloatArray) -> FloatArray:
+    def walk_checked(self, X: FloatArray) -> FloatArray:
+        """Return the partial sums of rows (n, d) that were checked already."""
         if self.iterate in AVERAGING_POWERS:
             return self.present._replace(stack=self.stack.averaged()).walk(X, self.descent)
         if self.past is None or not self.past.kept:
@@ -217,57 +224,7 @@ class Booster:
         walk /= len(self.past.kept)
         return walk
 
-    def score(self, X: FloatArray) -> FloatArray:
-        """The raw score of every row, (n, m). A read-out is linear, so the mean walk gives the mean score."""
-        X = self._rows(X)
-        buffers = self._native() if self.n_rows else None
-        if buffers is not None:
-            return native.score(buffers, None, self.descent.readout, X)
-        if net_native.suits(self):
-            return net_native.score(self, None, self.descent.readout, X)
-        scores = np.empty((len(X), self.loss.n_outputs))
-        for start in range(0, len(X), BLOCK):
-            scores[start : start + BLOCK] = self.descent.score(self._walk(X[start : start + BLOCK]))
-        return scores
-
-    def predict(self, X: FloatArray) -> FloatArray:
-        """The prediction of every row: its score through the loss's link."""
-        return self.loss.predict(self.score(X))
-
     # Learning: Alg. 1, lines 9 to 14; Alg. 2, lines 9 to 16.
-
-    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-        """Predict each row, then learn it; return the scores made before learning, (n, m).
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is a missing value.
-        y : array of shape (n,) or (n, k)
-            Targets, coded as the loss wants them.
-        weight : array of shape (n,), optional
-        """
-        chunk = check_chunk(X, y, weight, self.loss, self.stack.n_features if self.is_open else None)
-        X, y, weight = chunk
-        self.stack.check_weight(weight)
-        scores = np.empty((len(X), self.loss.n_outputs))
-        if len(X) and not self.is_open:
-            self.allocate(X.shape[1], y.shape[1])
-        buffers = self._native() if self.is_open else None
-        if buffers is not None:
-            native.learn(buffers, None, self.descent.readout, chunk, scores, 0, len(X))
-            return scores
-        size = self.step_rows(len(X))
-        for start in range(0, len(X), size):
-            if net_native.suits(self):
-                rest = Chunk(X[start:], y[start:], weight[start:])
-                net_native.learn(self, None, self.descent.readout, rest, scores[start:])
-                break
-            rows = slice(start, start + size)
-            answer = self.forward(X[rows], y[rows])
-            scores[rows] = self.descent.score(answer.walk)
-            self.update(X[rows], y[rows], weight[rows], answer)
-        return scores
 
     def step_rows(self, n: int) -> int:
         """How many rows of a chunk of n share a step."""
@@ -282,7 +239,7 @@ class Booster:
         targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
         if not np.isfinite(targets).all():
             raise self.not_finite()
-        return Answer(h, walk if self.iterate == "last" else self._walk(X), targets)
+        return Answer(h, walk if self.iterate == "last" else self.walk_checked(X), targets)
 
     def update(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
@@ -308,34 +265,9 @@ class Booster:
             "Use a smaller step size, or a projection (ResidualProjection with a domain)."
         )
 
-    # The native path: see streamboost.boosting.loops.trees.
-
-    def _native(self) -> native.SharedBuffers | None:
-        """The arrays of this booster as the compiled loop wants them; None if it does not know this kind."""
-        buffers: native.SharedBuffers | None = getattr(self, "_buffers", None)
-        if buffers is not None and buffers.owns([self]):
-            return buffers
-        return native.SharedBuffers([self]) if native.suits(self) else None
-
-    _buffers: native.SharedBuffers | None
-
-    def attach(self, buffers: native.SharedBuffers) -> None:
-        """Note where the arrays of this booster lie."""
-        self.detach()
-        self._buffers = buffers
-
     def detach(self) -> None:
-        """Leave it, before arrays are replaced."""
-        buffers = getattr(self, "_buffers", None)
-        if buffers is not None:
-            buffers.members = [booster for booster in buffers.members if booster is not self]
+        """Leave the buffers shared with others: an array is about to be replaced."""
         self._buffers = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     def count(self, n: int) -> None:
         """Keep the books: rows and unit cost."""
@@ -401,25 +333,10 @@ class Booster:
         if replay.targets == "recorded":
             target = replay.recorded[:, i]
         else:
-            target = native.fresh_target(self, i) if native.suits(self) else self._fresh_target(i)
+            target = choose(self).fresh_target(self, i)
             self.cost.predicted(replay.fill, i)
         self.cost.updated(replay.fill, 1)
         replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
-
-    def _fresh_target(self, i: int) -> FloatArray:
-        """What learner i should say of the remembered rows, (n, m), as the base and learners 1 … i - 1 stand now."""
-        replay = self.replay
-        assert replay is not None
-        target = np.empty((replay.fill, self.loss.n_outputs))
-        for start in range(0, replay.fill, BLOCK):
-            rows = slice(start, start + BLOCK)
-            if replay.leaf_ids is None:
-                h = self.stack.predict_first(replay.X[rows], i)
-            else:
-                h = self.stack.predict_leaves(replay.leaf_ids[rows, :i])
-            walk = self.descent.walk(self.base.predict(replay.X[rows]), h, self.eta[:i])
-            target[rows] = self.descent.next_target(walk, h, self.loss, replay.y[rows])
-        return target
 
     # Growing.
 
@@ -507,8 +424,3 @@ class Booster:
         """The present one and the past ones kept, each once though it may have predicted several rows."""
         kept = self.past.kept if self.past is not None else []
         return list({id(past.stack): past for past in (self.present, *kept)}.values())
-
-    def _rows(self, X: FloatArray) -> FloatArray:
-        if not self.is_open:
-            raise ValueError("the booster has seen no row yet. Call learn(X, y) first.")
-        return check_rows(X, self.stack.n_features)

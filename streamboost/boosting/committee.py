@@ -13,20 +13,19 @@ from typing import Any, Literal
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.boosting import memory_budget as limits
-from streamboost.boosting.booster import BLOCK, Booster
-from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement, Event
-from streamboost.boosting.hedge import HALF_LIVES, NO_PAIRED_TEST, Expert, Hedge
-from streamboost.boosting.loops import nets as net_native
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting import memory_budget
+from streamboost.boosting.booster import Booster
+from streamboost.boosting.drift_replacement import DriftReplacement, Event
+from streamboost.boosting.hedge import HALF_LIVES, Expert, Hedge
+from streamboost.boosting.loops.plain import read_out
+from streamboost.boosting.model import BoostedModel
 from streamboost.descents import GradientDescent
-from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
 
 STEPS = (0,)  # the partial sums that are experts, beside the last of each booster: the base alone
 
 
-class Committee:
+class Committee(BoostedModel):
     """Several boosters over the same rows, and one score read out of all their walks.
 
     Parameters
@@ -69,7 +68,8 @@ class Committee:
     0.1
     """
 
-    __slots__ = ("__dict__", "_buffers")  # the buffers follow from the rest: they are not part of the state
+    noun = "committee"
+    boosters: list[Booster]
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Committee:
         return [Expert(b, step) for b, n in enumerate(sizes) for step in (*(s for s in self.steps if s < n), n)]
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> Loss:  # type: ignore[override]
         """The loss of all boosters."""
         return self.boosters[0].loss
 
@@ -133,122 +133,22 @@ class Committee:
 
     def _fit(self, n_features: int, n_outputs: int) -> bool:
         """Shrink to fit the memory limit, and say so; return whether that was needed."""
-        shape = limits.Shape(n_features, n_outputs, self.loss.n_targets)
+        shape = memory_budget.Shape(n_features, n_outputs, self.loss.n_targets)
         if self.memory_limit_mb is None:
-            limits.check(self.boosters, shape)
+            memory_budget.check(self.boosters, shape)
             return False
-        change = limits.fit(self.boosters, self.memory_limit_mb, shape)
+        change = memory_budget.fit(self.boosters, self.memory_limit_mb, shape)
         if change is not None:
             self.events.append(Event(self.n_rows, "memory limited", change))
             warnings.warn(f"to stay within memory_limit_mb={self.memory_limit_mb}, {change}.", stacklevel=2)
         return change is not None
-
-    # Predicting.
-
-    def score(self, X: FloatArray) -> FloatArray:
-        """The raw score of every row, (n, m)."""
-        return self.score_checked(self._rows(X))
-
-    def score_checked(self, X: FloatArray) -> FloatArray:
-        """The same for rows (n, d) that were checked already."""
-        buffers = self._native() if self.n_rows else None
-        if buffers is not None:
-            return native.score(buffers, self.hedge, self.readout, X)
-        if self._is_net():
-            return net_native.score(self.boosters[0], self.hedge, self.readout, X)
-        scores = np.empty((len(X), self.loss.n_outputs))
-        for start in range(0, len(X), BLOCK):
-            walks = [booster.walk(X[start : start + BLOCK]) for booster in self.boosters]
-            scores[start : start + BLOCK] = self._read_out(walks)
-        return scores
-
-    def predict(self, X: FloatArray) -> FloatArray:
-        """The prediction of every row: its score through the loss's link."""
-        return self.loss.predict(self.score(X))
 
     def staged_scores(self, X: FloatArray) -> Any:
         """The raw scores (n, m) with the first learner of each booster, the first two, and so on."""
         X = self._rows(X)
         walks = [booster.walk(X) for booster in self.boosters]
         for i in range(1, max(walk.shape[1] for walk in walks)):
-            yield self._read_out([walk[:, : i + 1] for walk in walks])
-
-    def _read_out(self, walks: Sequence[FloatArray]) -> FloatArray:
-        """Walks (n, N + 1, m) of all boosters, or the first steps of them, to scores (n, m)."""
-        if self.readout == "last":
-            return walks[0][:, -1].copy()
-        if self.readout == "mean":
-            steps = walks[0][:, 1:] if walks[0].shape[1] > 1 else walks[0]
-            return steps.mean(axis=1)  # type: ignore[no-any-return]
-        return self.hedge.mix(self._say(walks), self.loss)
-
-    def _say(self, walks: Sequence[FloatArray]) -> FloatArray:
-        """What every expert says, (n, E, m)."""
-        return np.stack(
-            [self.boosters[b].descent.score(walks[b][:, : step + 1]) for b, step in self.hedge.experts], axis=1
-        )
-
-    # Learning.
-
-    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-        """Predict each row, then learn it; return the scores made before learning, (n, m).
-
-        Arguments as in :meth:`streamboost.boosting.booster.Booster.learn`.
-        """
-        X, y, weight = check_chunk(X, y, weight, self.loss, self.n_features)
-        self.check_weight(weight)
-        return self.learn_checked(X, y, weight)
-
-    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """The same for rows (n, d), targets (n, k) and weights (n,) that were checked already."""
-        if len(X) and not self.is_open:
-            self.allocate(X.shape[1], y.shape[1])
-        chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.loss.n_outputs))
-        step = self.boosters[0].step_rows(len(X))
-        start = 0
-        while start < len(X):
-            if self._is_net():
-                rest = Chunk(X[start:], y[start:], weight[start:])
-                net_native.learn(self.boosters[0], self.hedge, self.readout, rest, scores[start:])
-                break
-            buffers = self._native()
-            size = step if buffers is None else REVIEW_EVERY - self.n_rows % REVIEW_EVERY
-            stop = min(start + size, len(X))
-            if buffers is None:
-                scores[start:stop] = self._step(X[start:stop], y[start:stop], weight[start:stop])
-            else:
-                native.learn(buffers, self.hedge, self.readout, chunk, scores, start, stop, self._paired_test)
-            self._review(stop - start)
-            start = stop
-        return scores
-
-    @property
-    def _paired_test(self) -> FloatArray:
-        return NO_PAIRED_TEST if self.drift_replacement is None else self.drift_replacement.paired_test
-
-    def _review(self, n: int) -> None:
-        """Look after the longest memory whenever so many rows have passed."""
-        if self.drift_replacement is not None and self.n_rows // REVIEW_EVERY > (self.n_rows - n) // REVIEW_EVERY:
-            event = self.drift_replacement.review(self)
-            if event is not None:
-                self.events.append(event)
-
-    def _step(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """Let everybody predict the rows, then everybody learn them."""
-        answers = [booster.forward(X, y) for booster in self.boosters]
-        walks = [answer.walk for answer in answers]
-        scores = self._read_out(walks)
-        if self.readout == "hedge":
-            for expert_scores, target, w in zip(self._say(walks), y, weight, strict=True):
-                self.hedge.learn(expert_scores, target, self.loss, float(w), self._paired_test)
-        for booster, answer in zip(self.boosters, answers, strict=True):
-            booster.update(X, y, weight, answer)
-        return scores
-
-    def check_weight(self, weight: FloatArray) -> None:
-        """Refuse weights the learners cannot make use of, before anything is learned."""
-        for booster in self.boosters:
-            booster.stack.check_weight(weight)
+            yield read_out(self, [walk[:, : i + 1] for walk in walks])
 
     # What it says of itself.
 
@@ -275,11 +175,11 @@ class Committee:
 
     def check_growth(self, n_features: int, n_outputs: int, n_categorical: int, n_levels: int) -> None:
         """Refuse to grow so far if there is no memory for it; change nothing."""
-        shape = limits.Shape(n_features, n_outputs, self.loss.n_targets, n_categorical, n_levels)
+        shape = memory_budget.Shape(n_features, n_outputs, self.loss.n_targets, n_categorical, n_levels)
         if self.memory_limit_mb is None:
-            limits.check(self.boosters, shape)
+            memory_budget.check(self.boosters, shape)
         else:
-            limits.check_fit(self.boosters, self.memory_limit_mb, shape)
+            memory_budget.check_fit(self.boosters, self.memory_limit_mb, shape)
 
     def grow(self, k: int) -> None:
         """Add k learners to every booster, mid-stream; its whole sum stays an expert."""
@@ -328,33 +228,3 @@ class Committee:
             and not booster.descent.adaptive
             for booster in self.boosters
         )
-
-    @property
-    def n_features(self) -> int | None:
-        """How many columns rows have; None before the first."""
-        return self.boosters[0].stack.n_features if self.is_open else None
-
-    def _rows(self, X: FloatArray) -> FloatArray:
-        if not self.is_open:
-            raise ValueError("the committee has seen no row yet. Call learn(X, y) first.")
-        return check_rows(X, self.n_features)
-
-    # The native path: see streamboost.boosting.loops.trees.
-
-    def _native(self) -> native.SharedBuffers | None:
-        """The arrays of all boosters as the compiled loop wants them; None if it does not know one of them."""
-        buffers: native.SharedBuffers | None = getattr(self, "_buffers", None)
-        if buffers is not None and buffers.owns(self.boosters):
-            return buffers
-        self._buffers = native.SharedBuffers(self.boosters, self.n_jobs) if native.suit(self.boosters) else None
-        return self._buffers
-
-    def _is_net(self) -> bool:
-        """Whether it is one booster of networks, for which there is a loop too."""
-        return len(self.boosters) == 1 and net_native.suits(self.boosters[0])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamboost.bases import Frozen
-from streamboost.boosting import Booster
 from streamboost.boosting.hedge import Expert
 from streamboost.kernels.hedge import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
+    from streamboost.boosting.booster import Booster
     from streamboost.boosting.committee import Committee
 
 REVIEW_EVERY = 64  # rows between two looks
@@ -60,13 +60,12 @@ class DriftReplacement:
         """Whether a challenger is there."""
         return bool(self.paired_test[OLD] >= 0)
 
-    def review(self, committee: Committee) -> Event | None:
+    def review(self, committee: Committee) -> None:
         """Let a challenger come, take over, or leave; to be called every :data:`REVIEW_EVERY` rows."""
         if self.is_on:
-            return self._judge(committee)
-        if committee.n_rows >= self.rest_until and self._suspects(committee):
+            self._judge(committee)
+        elif committee.n_rows >= self.rest_until and self._suspects(committee):
             self._challenge(committee)
-        return None
 
     def _suspects(self, committee: Committee) -> bool:
         """Whether a shorter memory has clearly lost less than the longest over the latest rows."""
@@ -94,27 +93,26 @@ class DriftReplacement:
         self.paired_test[:] = 0.0
         self.paired_test[OLD], self.paired_test[NEW] = twins[-1], len(committee.hedge.experts) - 1
 
-    def _judge(self, committee: Committee) -> Event | None:
+    def _judge(self, committee: Committee) -> None:
         rows, total, squares, lost = self.paired_test[[ROWS, TOTAL, SQUARES, LOST]]
         if rows < PROOF_ROWS:
-            return None
+            return
         error = np.sqrt(max(squares - total**2 / rows, 0.0))  # of the total
         if total > SIGMAS * error and total > MARGIN * lost:
             old = committee.boosters[0].replay
             assert old is not None
             held = old.fill
             committee.hedge.leave(0, len(committee.boosters) - 1)
-            committee.boosters[0].detach()  # buffers and booster hold each other: together they would stay for long
             committee.boosters[0] = committee.boosters.pop()
             self._end(committee, WAIT)
             young = committee.boosters[0].replay
             assert young is not None
-            return Event(committee.n_rows, "memory dropped", f"{held - young.fill:,} of {held:,} rows were out of date")
-        if rows >= PATIENCE or total < -SIGMAS * error:
+            detail = f"{held - young.fill:,} of {held:,} rows were out of date"
+            committee.events.append(Event(committee.n_rows, "memory dropped", detail))
+        elif rows >= PATIENCE or total < -SIGMAS * error:
             committee.hedge.leave(len(committee.boosters) - 1)
-            committee.boosters.pop().detach()
+            committee.boosters.pop()
             self._end(committee, min(2 * self.wait, LONGEST_WAIT))
-        return None
 
     def _end(self, committee: Committee, wait: int) -> None:
         self.paired_test[:] = 0.0

@@ -185,3 +185,6 @@ def expert_losses(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
         return lost
     most = SURPRISE if loss.temperature_scale == 0 else FAR_OFF
     return LOG_SHARE * np.minimum(lost, most * loss.n_targets) + WRONG_SHARE * wrong
+
+
+NO_HEDGE = Hedge([])  # of a booster by itself

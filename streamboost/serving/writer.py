@@ -51,14 +51,6 @@ class ModelCopy:
             names = model.encoder_.names
             self.columns = frozenset(map(str, names if names is not None else range(model.encoder_.n_features)))
 
-    def __del__(self) -> None:
-        """Break the cycle between boosters and the arrays they share, once nobody predicts with the copy.
-
-        Else copies, ten a second of some megabytes each, would wait for the garbage collector, and everyone for it.
-        """
-        for booster in getattr(getattr(self.model, "committee_", None), "boosters", ()):
-            booster.detach()
-
 
 class _Job(NamedTuple):
     work: Callable[[], Any] | None  # None for rows that may be learned together with others

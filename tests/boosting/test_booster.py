@@ -15,9 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, SGDRegres
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from streamboost.bases import Constant, Frozen, Linear
-from streamboost.boosting import Booster
-from streamboost.boosting import booster as boosting
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting import Booster, loops
 from streamboost.descents import AdaGrad, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import (
     Absolute,
@@ -630,11 +628,11 @@ def test_recorded_targets_are_those_the_rows_gave_when_they_came():
 
 @pytest.mark.parametrize("kind", ["trees on a short memory", "batch", "some refitted", "softmax"])
 def test_targets_are_recomputed_in_blocks_of_any_size(kind, monkeypatch):
-    monkeypatch.setattr(native, "suits", lambda booster: False)  # the compiled loop knows no blocks
+    monkeypatch.setattr(loops, "COMPILED", ())  # the compiled loop knows no blocks
     X, y = stream(80)
     y = coded(BOOSTERS[kind]().loss, y)
     expected = BOOSTERS[kind]().learn(X, y)
-    monkeypatch.setattr(boosting, "BLOCK", 7)
+    monkeypatch.setattr(loops.plain, "BLOCK", 7)
     assert_allclose(BOOSTERS[kind]().learn(X, y), expected, rtol=1e-9, atol=1e-12)
 
 

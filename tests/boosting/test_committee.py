@@ -11,9 +11,9 @@ from river import linear_model
 import streamboost
 from streamboost import SGBClassifier
 from streamboost.bases import Constant
-from streamboost.boosting import Booster
+from streamboost.boosting import Booster, loops
 from streamboost.boosting.committee import Committee
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting.loops.trees import TreeLoop
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Softmax, Squared, from_functions
@@ -122,7 +122,7 @@ def learned(make, n=70):
 
 @pytest.mark.parametrize("kind", COMMITTEES)
 def test_the_compiled_loop_takes_what_it_knows_and_nothing_else(kind):
-    assert native.suit(COMMITTEES[kind]().boosters) == (kind in NATIVE)
+    assert isinstance(loops.choose(COMMITTEES[kind]()), TreeLoop) == (kind in NATIVE)
 
 
 def test_a_chunk_is_its_rows_one_by_one_to_the_last_bit(make):

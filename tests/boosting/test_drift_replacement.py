@@ -13,10 +13,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import ExtraTreeRegressor
 
 from streamboost.bases import Constant, Frozen, Linear
-from streamboost.boosting import Booster, drift_replacement
+from streamboost.boosting import Booster, drift_replacement, loops
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import PROOF_ROWS, REVIEW_EVERY, fresh_copy
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting.loops.trees import SharedBuffers
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent
 from streamboost.losses import Logistic, Softmax, Squared
@@ -299,10 +299,8 @@ def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
                 at += until(made, lambda made: not in_a_duel(made), X[at:], y[at:])
             made.learn(X[at : at + 10], y[at : at + 10])
         assert [ref() for ref in gone] == [None] * 3
-        assert (
-            sum(isinstance(one, native.SharedBuffers) and made.boosters[0] in one.boosters for one in gc.get_objects())
-            == 1
-        )
+        held = [one for one in gc.get_objects() if isinstance(one, SharedBuffers)]
+        assert [one for one in held if id(made.boosters[0]) in one.members] == [made._buffers]
         X, y = steady(1500, change=500)
         with quick(SIGMAS=2.0):
             made = committee(rungs=SMALL)
@@ -339,8 +337,7 @@ COPIES = {
 @pytest.mark.parametrize(("how", "path"), [*((how, "compiled") for how in COPIES), ("pickle", "plain")])
 def test_a_copy_made_in_the_middle_of_a_duel_fights_it_out_alike(how, path, tmp_path, monkeypatch):
     if path == "plain":
-        monkeypatch.setattr(native, "suit", lambda boosters: False)
-        monkeypatch.setattr(native, "suits", lambda booster: False)
+        monkeypatch.setattr(loops, "COMPILED", ())
     X, y = steady(650, change=300)
     with quick(SIGMAS=2.0):
         made = committee(rungs=SMALL)

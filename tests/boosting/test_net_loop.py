@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streamboost import SGBClassifier, SGBRegressor, load
 from streamboost.bases import Constant, Linear
-from streamboost.boosting import Booster
+from streamboost.boosting import Booster, loops
 from streamboost.boosting.committee import Committee
-from streamboost.boosting.loops import nets as net_native
+from streamboost.boosting.loops.nets import NetLoop
+from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.datasets import friedman
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Logistic, Poisson, Softmax, Squared
@@ -52,7 +53,7 @@ def plainly(monkeypatch):
 
     def run(function):
         with monkeypatch.context() as patch:
-            patch.setattr(net_native, "suits", lambda booster: False)
+            patch.setattr(loops, "COMPILED", ())
             return function()
 
     return run
@@ -73,7 +74,7 @@ def test_scores_parameters_and_edges_are_those_of_the_plain_path(kind, loss, bas
         booster(kind, LOSSES[loss][0], base=base(), update_mode=update_mode, iterate=iterate) for _ in range(2)
     )
     scores = all_scores(ours, loss)
-    assert net_native.suits(ours)
+    assert type(loops.choose(ours)) is NetLoop
     expected = plainly(lambda: all_scores(theirs, loss))
     assert_allclose(scores, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
     assert_allclose(ours.stack.parameters, theirs.stack.parameters, rtol=1e-8, atol=1e-10)
@@ -150,7 +151,7 @@ def test_a_row_that_cannot_be_learned_leaves_everything_as_it_was_and_names_the_
 def test_what_the_loop_does_not_know_goes_the_plain_way(made):
     X, y, _ = stream()
     made.learn(X, y)
-    assert not net_native.suits(made)
+    assert type(loops.choose(made)) is PlainLoop
     assert np.corrcoef(made.predict(X)[:, 0], y)[0, 1] > 0.5
 
 
@@ -166,7 +167,7 @@ def test_networks_pass_over_levels_and_the_base_learns_what_they_add():
     for row, target in zip(rows, y, strict=True):
         errors.append(made.predict_one(row) - target)
         made.learn_one(row, target)
-    assert net_native.suits(made.booster_)
+    assert type(loops.choose(made.booster_)) is NetLoop
     assert_array_equal(made.booster_.stack.categorical, [0])
     assert np.abs(made.booster_.stack.W1[:, :, 0]).max() > 0  # there, but never moved by a level:
     assert made.booster_.stack.inputs.count[0] == 0

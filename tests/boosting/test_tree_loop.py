@@ -15,10 +15,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import streamboost
 from streamboost.bases import Constant, Linear
-from streamboost.boosting import Booster, drift_replacement
+from streamboost.boosting import Booster, drift_replacement, loops
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.hedge import Hedge, expert_losses
-from streamboost.boosting.loops import trees as native
+from streamboost.boosting.loops import compiled as in_kernels
+from streamboost.boosting.loops.trees import SharedBuffers
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import hedge as hedge_kernels
@@ -60,7 +61,7 @@ FORMS = {"name": NAMES, "m": (1, 3), "l2": (0.0, 0.3)}  # of a loss: outputs and
 
 def rule(loss, descent=DESCENTS["algorithm 1"]):
     """A loss and a descent as the kernels know them: kind, option, ridge, descent."""
-    return native.rule(Booster(loss, descent))
+    return in_kernels.rule(Booster(loss, descent))
 
 
 # The formulas, each compiled as something Python may call
@@ -214,7 +215,7 @@ def test_refits_are_as_far_apart_as_the_replay_says(fill, room, every, soonest):
 def test_constants_are_the_same_on_both_paths():
     assert links.LARGEST_EXPONENT == loss_kernels.LARGEST_EXPONENT
     assert np.finfo(float).tiny == loss_kernels.SMALLEST
-    assert set(native.LOSSES) == set(streamboost.losses.NAMES.values())
+    assert set(in_kernels.LOSSES) == set(streamboost.losses.NAMES.values())
 
 
 # The same run, on both paths
@@ -282,8 +283,7 @@ def paced(descent, factor):
 @contextlib.contextmanager
 def plain_path():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "suits", lambda booster: False)
-        patch.setattr(native, "suit", lambda boosters: False)
+        patch.setattr(loops, "COMPILED", ())
         yield
 
 
@@ -751,14 +751,60 @@ def test_boosters_in_another_order_or_without_one_are_laid_out_anew():
     first, second, third = model.boosters
     shared = first.replay._X.base
     assert second.replay._X.base is shared
-    native.SharedBuffers([second, first, third])
+    SharedBuffers([second, first, third])
     assert first.replay._X.base is not shared
     assert first.replay._X.base is second.replay._X.base
     both = first.replay._X.base
-    native.SharedBuffers([second, first])
+    SharedBuffers([second, first])
     assert first.replay._X.base is not both
     assert_array_equal(first.replay._X, both[64 : 64 + 128])  # behind the 64 rows of the second
 
 
 def wider(X, column=np.nan):
     return np.column_stack([X, np.broadcast_to(column, len(X))])
+
+
+def places_of_arrays(model):
+    """Where the arrays of a committee lie, of each kind one."""
+    kept = [(b.eta, b.stack.stats, b.edges.target_ss, b.replay._X, b.replay._leaf_ids) for b in model.boosters]
+    lines = [(b.base.weights, b.base.inputs.mean) for b in model.boosters if isinstance(b.base, Linear)]
+    return [array.ctypes.data for arrays in (*kept, *lines) for array in arrays]
+
+
+READS = {
+    "score": lambda booster, X: booster.score(X),
+    "predict": lambda booster, X: booster.predict(X),
+    "walk": lambda booster, X: booster.walk(X),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("base", [Linear, Constant])
+def test_reading_one_booster_leaves_the_buffers_of_its_committee_as_they_are(read, base):
+    X, y, weight = stream(Squared(), 300)
+    model, twin = (committee(Squared(), bases=3 * [base]) for _ in range(2))
+    model.learn(X[:20], y[:20], weight[:20])
+    twin.learn(X[:20], y[:20], weight[:20])
+    buffers = model._buffers
+    for t in range(20, 300, 20):
+        rows = slice(t, t + 20)
+        places = places_of_arrays(model)
+        for b in model.boosters:
+            alone = copy.deepcopy(b)  # attached to nothing
+            assert_array_equal(READS[read](b, X), READS[read](alone, X))
+        assert model._buffers is buffers
+        assert buffers.owns(model.boosters)
+        assert places_of_arrays(model) == places
+        assert_array_equal(model.learn(X[rows], y[rows], weight[rows]), twin.learn(X[rows], y[rows], weight[rows]))
+    assert model._buffers is buffers
+    assert same_state(model, twin)
+
+
+def test_a_booster_that_learns_by_itself_leaves_its_committee():
+    X, y, weight = stream(Squared(), 100)
+    model = committee(Squared())
+    model.learn(X, y, weight)
+    buffers, alone = model._buffers, copy.deepcopy(model.boosters[0])
+    assert_array_equal(model.boosters[0].learn(X, y, weight), alone.learn(X, y, weight))
+    assert same_state(model.boosters[0], alone)
+    assert not buffers.owns(model.boosters)

@@ -1,4 +1,4 @@
-"""Boosters of networks in compiled code: the arrays of one booster, as :mod:`streamboost.kernels.net_loop` wants them.
+"""The loop of networks: :mod:`streamboost.kernels.net_loop` on the arrays of one booster.
 
 The first rows, which tell the scales, go the plain way; then whole chunks take one call.
 """
@@ -10,68 +10,71 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.bases import Constant, Linear
-from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
-from streamboost.boosting.loops import trees as native
+from streamboost.bases import Linear
+from streamboost.boosting.hedge import NO_PAIRED_TEST
+from streamboost.boosting.loops import compiled
+from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.features.binning import cat_positions
 from streamboost.features.chunk import Chunk
 from streamboost.features.standardizer import Standardizer
-from streamboost.kernels import net_loop as kernels
+from streamboost.kernels import net_loop
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
 
 if TYPE_CHECKING:
-    from streamboost.boosting import Booster
+    from streamboost.boosting.model import BoostedModel
 
 
-def suits(booster: Booster) -> bool:
-    """Whether the compiled loop knows everything this booster is made of, and its first rows have told the scales."""
-    return (
-        type(booster.stack) in (TwoLayerStack, ConvStack)
-        and type(booster.loss) in native.LOSSES
-        and native.knows_descent(booster.descent)
-        and type(booster.base) in (Linear, Constant)
-        and booster.replay is None
-        and booster.iterate != "average"
-        and booster.is_open
-        and booster.is_scale_known
-    )
+class NetLoop(PlainLoop):
+    """The compiled loop of one booster of networks."""
+
+    def suits(self, model: BoostedModel) -> bool:
+        """Return whether it knows everything the booster is made of, and the first rows have told the scales."""
+        booster = model.boosters[0]
+        return (
+            type(booster.stack) in (TwoLayerStack, ConvStack)
+            and len(model.boosters) == 1
+            and compiled.knows_parts(booster)
+            and booster.replay is None
+            and booster.iterate != "average"
+            and booster.is_open
+            and booster.is_scale_known
+        )
+
+    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+        """Predict and learn all rows from ``start`` on."""
+        booster, X, nothing = model.boosters[0], chunk.X[start:], np.zeros((1, 1))
+        stack, base = booster.stack, booster.base
+        assert isinstance(stack, NeuralStack)
+        slopes = base.slopes if isinstance(base, Linear) else (nothing, nothing, np.zeros((0, 0, 1)))
+        trouble = np.zeros(2, np.int64)
+        learned = net_loop.learn_nets(
+            X, chunk.y[start:], chunk.weight[start:], booster.step_rows(len(X)), booster.update_mode != "sequential",
+            scores[start:], compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
+            compiled.base_rule(booster), compiled.rates(booster), cat_positions(stack.categorical, stack.n_features),
+            booster.eta, model.hedge.arrays, NO_PAIRED_TEST, booster.edges.arrays, compiled.line(base, stack),
+            slopes, _inputs(stack), stack.arrays, trouble,
+        )  # fmt: skip
+        booster.count(learned)
+        if learned < len(X):
+            raise booster.not_finite() if trouble[0] == net_loop.NOT_FINITE else stack.lost(int(trouble[1]))
+        return len(chunk.X)
+
+    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
+        """Return the score of checked rows, (n, m)."""
+        booster = model.boosters[0]
+        stack = booster.stack
+        assert isinstance(stack, NeuralStack)
+        scores = np.empty((len(X), booster.loss.n_outputs))
+        net_loop.score_nets(
+            X, scores, compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
+            cat_positions(stack.categorical, stack.n_features), booster.eta, model.hedge.arrays,
+            compiled.line(booster.base, stack), _inputs(stack), stack.arrays,
+        )  # fmt: skip
+        return scores
 
 
-def learn(booster: Booster, hedge: Hedge | None, readout: str, chunk: Chunk, scores: FloatArray) -> None:
-    """Predict and learn a chunk of checked rows; write the scores made before, (n, m)."""
-    X, y, weight = chunk
-    stack, base, nothing = booster.stack, booster.base, np.zeros((1, 1))
-    assert isinstance(stack, NeuralStack)
-    slopes = base.slopes if isinstance(base, Linear) else (nothing, nothing, np.zeros((0, 0, 1)))
-    trouble = np.zeros(2, np.int64)
-    learned = kernels.learn_nets(
-        X, y, weight, booster.step_rows(len(X)), booster.update_mode != "sequential", scores,
-        native.rule(booster), native.readout_number(booster, readout), native.base_rule(booster),
-        native.rates(booster), cat_positions(stack.categorical, stack.n_features), booster.eta,
-        native.NO_HEDGE if hedge is None else hedge.arrays, NO_PAIRED_TEST, booster.edges.arrays,
-        native.line(base, stack), slopes, _inputs(stack), stack.arrays, trouble,
-    )  # fmt: skip
-    booster.count(learned)
-    if learned < len(X):
-        raise booster.not_finite() if trouble[0] == kernels.NOT_FINITE else stack.lost(int(trouble[1]))
-
-
-def score(booster: Booster, hedge: Hedge | None, readout: str, X: FloatArray) -> FloatArray:
-    """The score of checked rows, (n, m)."""
-    stack = booster.stack
-    assert isinstance(stack, NeuralStack)
-    scores = np.empty((len(X), booster.loss.n_outputs))
-    kernels.score_nets(
-        X, scores, native.rule(booster), native.readout_number(booster, readout),
-        cat_positions(stack.categorical, stack.n_features), booster.eta,
-        native.NO_HEDGE if hedge is None else hedge.arrays, native.line(booster.base, stack), _inputs(stack),
-        stack.arrays,
-    )  # fmt: skip
-    return scores
-
-
-def _inputs(stack: NeuralStack) -> kernels.Inputs:
+def _inputs(stack: NeuralStack) -> net_loop.Inputs:
     if isinstance(stack.inputs, Standardizer):
         return stack.inputs.count, stack.inputs.mean, stack.inputs.m2
     nothing = np.zeros(0)

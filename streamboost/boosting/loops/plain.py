@@ -1,0 +1,86 @@
+"""The plain loop: everybody predicts, the hedge hears, everybody learns. It knows every loss, stack, base and descent.
+
+What happens inside a booster is in :mod:`streamboost.boosting.booster`, the paper in hand. The compiled loops do the
+same, faster, for the models they know; tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamboost import descents
+from streamboost._types import FloatArray
+from streamboost.features.chunk import Chunk
+
+if TYPE_CHECKING:
+    from streamboost.boosting.booster import Booster
+    from streamboost.boosting.model import BoostedModel
+
+BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
+
+
+class PlainLoop:
+    """A loop over rows: it learns them and scores them. A compiled one does so for the models that suit it."""
+
+    def suits(self, model: BoostedModel) -> bool:
+        """Return whether this loop knows everything the model is made of."""
+        return True
+
+    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+        """Predict and learn rows of a checked chunk from ``start`` on; return the row after the last one learned.
+
+        The scores made before learning are written to ``scores`` (n, m).
+        """
+        boosters = model.boosters
+        rows = slice(start, start + boosters[0].step_rows(len(chunk.X)))
+        X, y, weight = chunk.X[rows], chunk.y[rows], chunk.weight[rows]
+        answers = [booster.forward(X, y) for booster in boosters]
+        walks = [answer.walk for answer in answers]
+        scores[rows] = read_out(model, walks)
+        if model.readout == "hedge":
+            for said, target, w in zip(expert_scores(model, walks), y, weight, strict=True):
+                model.hedge.learn(said, target, boosters[0].loss, float(w), model.paired_test)
+        for booster, answer in zip(boosters, answers, strict=True):
+            booster.update(X, y, weight, answer)
+        return start + len(X)
+
+    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
+        """Return the score of checked rows, (n, m)."""
+        scores = np.empty((len(X), model.loss.n_outputs))
+        for start in range(0, len(X), BLOCK):
+            block = X[start : start + BLOCK]
+            scores[start : start + BLOCK] = read_out(model, [booster.walk_checked(block) for booster in model.boosters])
+        return scores
+
+    def fresh_target(self, booster: Booster, i: int) -> FloatArray:
+        """Return what learner i should say of the rows held, (n, m), as the base and learners 1 … i - 1 stand now."""
+        replay, descent = booster.replay, booster.descent
+        assert replay is not None
+        target = np.empty((replay.fill, booster.loss.n_outputs))
+        for start in range(0, replay.fill, BLOCK):
+            rows = slice(start, start + BLOCK)
+            if replay.leaf_ids is None:
+                h = booster.stack.predict_first(replay.X[rows], i)
+            else:
+                h = booster.stack.predict_leaves(replay.leaf_ids[rows, :i])
+            walk = descent.walk(booster.base.predict(replay.X[rows]), h, booster.eta[:i])
+            target[rows] = descent.next_target(walk, h, booster.loss, replay.y[rows])
+        return target
+
+
+def read_out(model: BoostedModel, walks: Sequence[FloatArray]) -> FloatArray:
+    """Return the scores (n, m) of walks (n, N + 1, m) of all boosters, or of the first steps of them."""
+    if model.readout == "hedge":
+        return model.hedge.mix(expert_scores(model, walks), model.loss)
+    if model.readout == "descent":
+        return model.boosters[0].descent.score(walks[0])
+    return descents.read_out(walks[0], model.readout)
+
+
+def expert_scores(model: BoostedModel, walks: Sequence[FloatArray]) -> FloatArray:
+    """Return the score of every expert, (n, E, m)."""
+    boosters = model.boosters
+    return np.stack([boosters[b].descent.score(walks[b][:, : step + 1]) for b, step in model.hedge.experts], axis=1)

@@ -1,0 +1,110 @@
+"""What a booster and a committee of them share: rows are checked, then the loop that knows the model takes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from streamboost._types import FloatArray
+from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
+from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
+from streamboost.boosting.loops import choose
+from streamboost.features.chunk import Chunk, check_chunk, check_rows
+from streamboost.losses import Loss
+from streamboost.stacks.base import Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamboost.boosting.booster import Booster
+    from streamboost.boosting.loops.trees import SharedBuffers
+
+
+class BoostedModel(ABC):
+    """One or more boosters, and how their walks are read out."""
+
+    __slots__ = ("__dict__", "_buffers")  # the buffers follow from the rest: they are not part of the state
+
+    noun: ClassVar[str]
+    boosters: Sequence[Booster]
+    loss: Loss
+    hedge: Hedge
+    readout: str
+    n_jobs: int | None = None
+    drift_replacement: DriftReplacement | None = None
+    is_open: bool
+    _buffers: SharedBuffers | None
+
+    @abstractmethod
+    def allocate(self, n_features: int, n_targets: int) -> None:
+        """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
+
+    def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
+        """Predict each row, then learn it; return the scores made before learning, (n, m).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN is a missing value.
+        y : array of shape (n,) or (n, k)
+            Targets, coded as the loss wants them.
+        weight : array of shape (n,), optional
+            1 for every row if left out.
+        """
+        X, y, weight = check_chunk(X, y, weight, self.loss, self.n_features)
+        self.check_weight(weight)
+        return self.learn_checked(X, y, weight)
+
+    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already."""
+        if len(X) and not self.is_open:
+            self.allocate(X.shape[1], y.shape[1])
+        chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.boosters[0].loss.n_outputs))
+        start = 0
+        while start < len(X):
+            stop = choose(self).learn(self, chunk, scores, start)
+            if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
+                self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
+            start = stop
+        return scores
+
+    def score(self, X: FloatArray) -> FloatArray:
+        """Return the raw score of every row, (n, m)."""
+        return self.score_checked(self._rows(X))
+
+    def score_checked(self, X: FloatArray) -> FloatArray:
+        """Score rows (n, d) that were checked already."""
+        return choose(self).score(self, X)
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """Return the prediction of every row: its score through the loss's link."""
+        return self.loss.predict(self.score(X))
+
+    @property
+    def n_features(self) -> int | None:
+        """How many columns rows have; None before the first."""
+        return self.boosters[0].stack.n_features if self.is_open else None
+
+    @property
+    def paired_test(self) -> FloatArray:
+        """What is counted of two experts: see :class:`~streamboost.boosting.drift_replacement.DriftReplacement`."""
+        return NO_PAIRED_TEST if self.drift_replacement is None else self.drift_replacement.paired_test
+
+    def check_weight(self, weight: FloatArray) -> None:
+        """Refuse weights the learners cannot make use of, before anything is learned."""
+        for booster in self.boosters:
+            if type(booster.stack).check_weight is not Stack.check_weight:  # most stacks take any
+                booster.stack.check_weight(weight)
+
+    def _rows(self, X: FloatArray) -> FloatArray:
+        if not self.is_open:
+            raise ValueError(f"the {self.noun} has seen no row yet. Call learn(X, y) first.")
+        return check_rows(X, self.n_features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
