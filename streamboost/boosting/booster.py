@@ -141,6 +141,7 @@ class Booster(BoostedModel):
         seed: int = 0,
         semantics: UpdateMode | None = None,
     ) -> None:
+        given = "update_mode" if semantics is None else "semantics"
         update_mode = update_mode if semantics is None else semantics
         if iterate not in ("last", "average", *AVERAGING_POWERS):
             raise ValueError(
@@ -150,7 +151,7 @@ class Booster(BoostedModel):
         is_size = isinstance(update_mode, (int, np.integer)) and not isinstance(update_mode, bool) and update_mode >= 1
         if not is_size and update_mode not in ("sequential", "minibatch"):
             raise ValueError(
-                f"update_mode is {update_mode!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
+                f"{given} is {update_mode!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
                 "If unsure, leave it out."
             )
         self.loss = loss
