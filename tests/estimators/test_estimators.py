@@ -417,9 +417,7 @@ PARAMETERS = sorted(SGBRegressor().get_params().keys() - {"semantics"})
 NONSENSE = [-1, 0, 1.5, "bad", None, True, math.nan, math.inf, [], [7], {}, (256, -1), object()]
 
 
-@pytest.mark.pairwise(
-    make=[SGBRegressor, SGBClassifier], name=PARAMETERS, learner=["tree", "mlp", Ridge()]
-)
+@pytest.mark.pairwise(make=[SGBRegressor, SGBClassifier], name=PARAMETERS, learner=["tree", "mlp", Ridge()])
 def test_a_value_that_is_refused_is_refused_by_the_name_it_was_given_under(make, name, learner):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), np.arange(30) % 2

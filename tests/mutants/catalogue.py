@@ -32,6 +32,7 @@ RUNS = "tests/runs"
 _DESCENTS = "streamboost/descents.py"
 _BOOSTER = "streamboost/boosting/booster.py"
 _COMMITTEE = "streamboost/boosting/committee.py"
+_PLAIN = "streamboost/boosting/loops/plain.py"
 _HEDGE = "streamboost/kernels/hedge.py"
 _DRIFT = "streamboost/boosting/drift_replacement.py"
 _LOSSES = "streamboost/losses/builtin.py"
@@ -89,8 +90,8 @@ MUTANTS = [
            "the average over hypotheses"),
     Mutant("booster-recorded", _BOOSTER, 'if replay.targets == "recorded":', 'if replay.targets != "recorded":',
            BOOSTING, "refits take fresh targets"),
-    Mutant("booster-fresh-eta", _BOOSTER, "h, self.eta[:i])", "h, self.eta[-i:] if i else self.eta[:0])", BOOSTING,
-           "fresh targets walk with η₁ … ηᵢ"),
+    Mutant("booster-fresh-eta", _PLAIN, "h, booster.eta[:i])", "h, booster.eta[-i:] if i else booster.eta[:0])",
+           BOOSTING, "fresh targets walk with η₁ … ηᵢ"),
     Mutant("booster-one-row", _BOOSTER, "scale = scale._replace(spread=0.0)", "pass", BOOSTING,
            "one row tells no spread"),
     Mutant("booster-minibatch", _BOOSTER, 'return 1 if self.update_mode == "sequential" else max(n, 1)', "return 1",
@@ -98,10 +99,12 @@ MUTANTS = [
     Mutant("booster-split", _BOOSTER, "self.eta = self.eta / 2.0", "pass", BOOSTING + " tests/estimators",
            "steps are halved when a score is split"),
     # The committee, the hedge, and who takes over after a drift.
-    Mutant("committee-reads-second", _COMMITTEE, "return walks[0][:, -1].copy()", "return walks[-1][:, -1].copy()",
+    Mutant("committee-reads-second", _PLAIN, "read_out(walks[0], model.readout)", "read_out(walks[-1], model.readout)",
            BOOSTING, "'last' reads the longest memory"),
-    Mutant("committee-mean", _COMMITTEE, "steps = walks[0][:, 1:] if", "steps = walks[0][:, :-1] if", BOOSTING,
-           "'mean' leaves y⁰ out"),
+    Mutant("committee-experts", _PLAIN, "walks[b][:, : step + 1]", "walks[b][:, : max(step, 1)]", BOOSTING,
+           "an expert is the partial sum after its step"),
+    Mutant("loops-a-read-moves", "streamboost/boosting/loops/trees.py", "if not is_member:", "if True:", BOOSTING,
+           "reading one booster leaves its committee's buffers as they are"),
     Mutant("committee-grow", _COMMITTEE, "expert[1] += k", "expert[1] += 0", BOOSTING,
            "the whole sum stays an expert when learners are added"),
     Mutant("hedge-decay", _HEDGE, "losses[v, e] = fade * losses[v, e] +", "losses[v, e] = losses[v, e] +", BOOSTING,
