@@ -267,7 +267,7 @@ def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
     refusal: Exception | None = None
     for row in range(len(y)):
         try:
-            model.learn(X.slice(row, 1), y[row : row + 1])
+            model.prepare(X.slice(row, 1), y[row : row + 1])
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
             refusal = refusal or error
         else:

@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 
 from streamboost._types import Task
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.evaluation.predictions import Predictions, from_probabilities, from_values, no_predictions
+from streamboost.evaluation.predictions import Predictions, from_values, predict, predict_then_learn
 
 NO_TARGETS = np.zeros(0)
 
@@ -51,32 +50,24 @@ class ModelAdapter:
 
     def predict_then_learn(self, X: Any, y: NDArray[Any]) -> Predictions:
         """Learn rows; return what the model predicted before."""
-        if self.wants_probabilities:
-            return from_probabilities(self.model.learn(X, y, method="predict_proba"), self.model.classes_.tolist())
-        return self._read(self.model.learn(X, y), len(y))
+        return self._checked(predict_then_learn(self.model, X, y, self.wants_probabilities), len(y))
 
     def predict(self, X: Any) -> Predictions:
         """Predict rows."""
         n = X.shape[0] if hasattr(X, "shape") else len(X)
-        try:
-            if self.wants_probabilities:
-                return from_probabilities(np.asarray(self.model.predict_proba(X), float), self.model.classes_.tolist())
-            return self._read(self.model.predict(X), n)
-        except NotFittedError:
-            return no_predictions(n)
+        return self._checked(predict(self.model, X, self.wants_probabilities), n)
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
         """Learn rows."""
         self.model.learn(X, y)
 
-    def _read(self, found: Any, n: int) -> Predictions:
-        values = np.asarray(found)
-        if values.shape[:1] != (n,):
+    def _checked(self, found: Predictions, n: int) -> Predictions:
+        if (shape := found.values.shape)[:1] != (n,):
             raise ValueError(
-                f"{type(self.model).__name__} returned predictions of shape {values.shape} for {n} rows, expected one "
-                "a row."
+                f"{type(self.model).__name__} returned predictions of shape {shape} for {n} rows, expected one a row."
             )
-        return from_values(values.astype(float) if self.task == "regression" else values)
+        is_known = self.task == "regression" and found.known.all()
+        return found._replace(values=found.values.astype(float)) if is_known else found
 
 
 class _SklearnAdapter(ModelAdapter):

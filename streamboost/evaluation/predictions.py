@@ -5,14 +5,15 @@ Models of other libraries are asked by :mod:`streamboost.evaluation.adapters`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from streamboost._types import BoolArray, FloatArray
+from streamboost._types import BoolArray
 from streamboost.evaluation.metric_base import Probabilities
 
 
@@ -30,8 +31,10 @@ class Predictions(NamedTuple):
         return Predictions(self.known[which], self.values[which], part)
 
 
-def predict_then_learn(model: Any, X: Any, y: NDArray[Any]) -> Predictions:
-    """Let a streamboost estimator learn rows; return what it predicted of each just before.
+def predict_then_learn(model: Any, X: Any, y: NDArray[Any], probabilities: bool | None = None) -> Predictions:
+    """Let a model with ``learn`` learn rows; return what it predicted of each just before.
+
+    Probabilities, and the likeliest labels, are predicted by default if the model has ``predict_proba``.
 
     Examples
     --------
@@ -40,29 +43,41 @@ def predict_then_learn(model: Any, X: Any, y: NDArray[Any]) -> Predictions:
     >>> predict_then_learn(SGBClassifier(), [[1.0], [2.0]], y).known  # no class was known before the first row
     array([False,  True])
     """
-    if hasattr(model, "predict_proba"):
-        return from_probabilities(model.learn(X, y, method="predict_proba"), model.classes_.tolist())
-    return from_values(model.learn(X, y))
+    return _predictions(model, partial(model.learn, X, y), probabilities)
 
 
-def predict(model: Any, X: Any) -> Predictions:
-    """Predict rows with a streamboost estimator; it has no predictions before it has learned."""
+def learn_prepared(model: Any, prepared: Any) -> Predictions:
+    """Let a streamboost estimator learn rows it has prepared; return what it predicted of each just before."""
+    return _predictions(model, partial(model.learn_prepared, prepared), None)
+
+
+def _predictions(model: Any, learn: Callable[..., Any], probabilities: bool | None) -> Predictions:
+    if hasattr(model, "predict_proba") if probabilities is None else probabilities:
+        return from_probabilities(learn(method="predict_proba"), model.classes_.tolist())
+    return from_values(learn())
+
+
+def predict(model: Any, X: Any, probabilities: bool | None = None) -> Predictions:
+    """Predict rows, as in :func:`predict_then_learn`; a model has no predictions before it has learned."""
     try:
-        if hasattr(model, "predict_proba"):
+        if hasattr(model, "predict_proba") if probabilities is None else probabilities:
             return from_probabilities(model.predict_proba(X), model.classes_.tolist())
         return from_values(model.predict(X))
     except NotFittedError:
-        return no_predictions(len(X))
+        return no_predictions(X.shape[0] if hasattr(X, "shape") else len(X))
 
 
 def from_values(values: Any) -> Predictions:
     """Make predictions of numbers, or of labels where None is unknown."""
     read = np.asarray(values)
-    return Predictions(np.array([value is not None for value in read.tolist()], dtype=bool), read)
+    if read.dtype.kind == "f":
+        return Predictions(np.ones(read.shape[:1], dtype=bool), read)
+    return Predictions(np.array([value is not None for value in np.atleast_1d(read).tolist()], dtype=bool), read)
 
 
-def from_probabilities(values: FloatArray, classes: Sequence[Any]) -> Predictions:
+def from_probabilities(shares: Any, classes: Sequence[Any]) -> Predictions:
     """Predict the likeliest labels; a row of zeros is one before any class was known."""
+    values = np.asarray(shares, dtype=float)
     labels = np.empty(len(classes), dtype=object)
     labels[:] = classes
     return Predictions(values.sum(axis=1) > 0, labels[values.argmax(axis=1)], Probabilities(classes, values))
