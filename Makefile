@@ -6,9 +6,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
 ALL ?= .venv-all
 BENCH ?= .venv-bench
+# Kernels are compiled once for all environments.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-long test-all brokers test-nojit lint format bench paper docs wheel clean
+.PHONY: demo test test-all test-long mutants brokers test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost demo
@@ -17,12 +19,17 @@ test: $(VENV)/.ready        ## all tests and doctests; kernels are compiled firs
 	$(BIN)/python tests/compile_kernels.py
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-long: $(VENV)/.ready   ## the same, with the long forms: 20 kills where make test has 5
+test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
+	$(ALL)/bin/python tests/compile_kernels.py
+	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/sources/test_messages.py
+
+test-long: $(VENV)/.ready $(ALL)/.ready brokers  ## both, long: 20 kills for 5, more examples, all combinations for all pairs
 	$(BIN)/python tests/compile_kernels.py
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long
+	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile --long tests/heavy tests/sources/test_messages.py
 
-test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
-	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/sources/test_messages.py
+mutants: $(VENV)/.ready     ## break the source in some ninety ways, and see that tests notice; half an hour
+	$(BIN)/python tests/mutants/run.py
 
 brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing
 	sh tests/heavy/servers.sh
@@ -58,7 +65,7 @@ wheel: $(VENV)/.ready       ## build the wheel and try it in an environment of i
 	$(PIP) wheel --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv $(VENV)/wheel
 	$(VENV)/wheel/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt dist/*.whl
-	cd / && "$(abspath $(VENV))/wheel/bin/python" -m streamboost demo --rows 2000 --no-picture
+	cd / && env -u NUMBA_CACHE_DIR "$(abspath $(VENV))/wheel/bin/python" -m streamboost demo --rows 2000 --no-picture
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -79,4 +86,4 @@ $(BENCH)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ALL) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ALL) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
