@@ -128,8 +128,7 @@ def main() -> int:
                 for done in as_completed([pool.submit(changed, mutant) for mutant in chosen]):
                     name, (result, told) = done.result()
                     results[name] = result, told
-                    if result == SURVIVED:
-                        progress.console.print(f"[red]{name} survived[/red]")
+                    progress.console.print(f"{name}: {result}")
                     progress.advance(task)
     table = Table("mutant", "what it breaks", "result", "by")
     breaks = {mutant.name: mutant.breaks for mutant in chosen}
