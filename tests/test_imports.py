@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,8 @@ def test_all_public_names_are_there_and_no_other():
     assert set(streamboost.__all__) < set(dir(streamboost))
     with pytest.raises(AttributeError, match="module 'streamboost' has no attribute 'GBRT'"):
         _ = streamboost.GBRT
+
+
+def test_the_root_of_the_package_holds_few_files():
+    files = [path.name for path in Path(streamboost.__file__).parent.glob("*.py")]
+    assert len(files) <= 12, f"{sorted(files)}: a new one belongs into a package, see CONTRIBUTING.md"

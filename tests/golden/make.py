@@ -45,17 +45,18 @@ def models(table: pa.Table) -> dict[str, object]:
     return found
 
 
-def main() -> None:
+def main(folder: Path = FOLDER) -> None:
+    """Write the files, and what the models say of the first rows."""
     table = rows()
     answers = {"x": table["x"], "gaps": table["gaps"], "place": table["place"]}
     for name, model in models(table).items():
-        path = FOLDER / f"{name}-v{VERSION}.safetensors"
+        path = folder / f"{name}-v{VERSION}.safetensors"
         if path.exists():
             raise SystemExit(f"{path} is there already, and stays as it is.")
         state = {"guard": Guard(), "book": ScoreBook([BY_NAME["mae"]], every=10, window=5), "target": "y"}
         save(Checkpoint(model, {"file": "rows.csv", "row": 400}, 400, state), path)
         answers[name] = pa.array(model.predict(table.drop_columns(["y"])).tolist())
-    pq.write_table(pa.table(answers).slice(0, 40), FOLDER / f"answers-v{VERSION}.parquet")
+    pq.write_table(pa.table(answers).slice(0, 40), folder / f"answers-v{VERSION}.parquet")
 
 
 if __name__ == "__main__":

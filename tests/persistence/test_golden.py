@@ -1,20 +1,46 @@
 """Files of every format version that was ever released: they load, say what they said, and go on learning."""
 
+import importlib.util
+import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from safetensors import safe_open
 
 from streamboost.persistence.checkpoints import Checkpoint
-from streamboost.persistence.snapshots import load
+from streamboost.persistence.snapshots import VERSION, load
 
 FOLDER = Path(__file__).parents[1] / "golden"
-FILES = sorted(FOLDER.glob("*.safetensors"))
+FILES = sorted(FOLDER.glob("*.safetensors"), key=lambda file: (file.stem.split("-")[1], file.stem))
 
 
-def test_there_are_files_of_version_1():
-    assert sum(file.stem.endswith("-v1") for file in FILES) == 5
+def test_there_are_five_files_of_every_version():
+    counts = Counter(file.stem.split("-")[1] for file in FILES)
+    assert counts["v1"] == 5
+    assert set(counts.values()) == {5}
+    assert all((FOLDER / f"answers-{version}.parquet").exists() for version in counts)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_golden_file_is_of_the_version_in_its_name(file):
+    with safe_open(file, "numpy") as opened:
+        header = json.loads(opened.metadata()["streamboost"])
+    assert f"v{header['version']}" == file.stem.split("-")[1]
+
+
+def test_files_of_the_present_version_can_be_made_and_load(tmp_path):
+    spec = importlib.util.spec_from_file_location("golden_make", FOLDER / "make.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    make.main(tmp_path)
+    made = sorted(tmp_path.glob(f"*-v{VERSION}.safetensors"))
+    assert [file.stem.split("-")[0] for file in made] == [file.stem.split("-")[0] for file in FILES[: len(made)]]
+    assert all(isinstance(load(file), Checkpoint) for file in made)
+    with pytest.raises(SystemExit, match="is there already"):
+        make.main(tmp_path)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
