@@ -60,15 +60,18 @@ class Metric(ABC, Generic[Summary]):
         weight : array of shape (n,) or number, optional
             What each row counts; 1 if left out. A row of weight 0 takes its place in a window and counts nothing.
         """
-        rows = self._encode(y, prediction)  # (n, k)
-        weight = check_weight(weight, len(rows))
+        rows = self._encode(y, prediction)
+        self.add_encoded(rows, check_weight(weight, len(rows)))
+
+    def add_encoded(self, rows: FloatArray, weight: FloatArray) -> None:
+        """Take in encoded rows (n, k) with checked weights."""
         if len(rows) == 0:
             return
         if self.ring is not None:
             self.ring.add(rows, weight)
-            return
-        summary = self._summarise(rows[weight > 0], weight[weight > 0])
-        self.summary = summary if self.summary is None else self._merge(self.summary, summary)
+        else:
+            summary = self._summarise(rows[weight > 0], weight[weight > 0])
+            self.summary = summary if self.summary is None else self._merge(self.summary, summary)
 
     @property
     def value(self) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import Task
@@ -65,7 +65,10 @@ class ScoreBook:
         n, began, start = len(scored.y), self.seconds, 0
         while start < n:
             stop = min(start + self.every - self.rows % self.every, n)
-            self._count(scored.y[start:stop], scored.predictions.rows(slice(start, stop)))
+            whole = stop - start == n
+            self._count(
+                scored.y[start:stop], scored.predictions if whole else scored.predictions.rows(slice(start, stop))
+            )
             self.rows += stop - start
             self.seconds = began + scored.seconds * stop / n
             if self.rows % self.every == 0:
@@ -86,8 +89,16 @@ class ScoreBook:
         values = predictions.values
         if values.shape != y.shape and values.size == y.size:
             values = values.reshape(y.shape)  # (n, 1) is as good as (n,)
-        for metric in chain(self.running, self.windowed):
-            metric.add(y, predictions.probabilities if metric.need == "probability" else values)
+        weight = np.ones(len(y))
+        for running, windowed in zip(self.running, self.windowed, strict=True):
+            if running.need == "number":  # which both encode alike; labels have codes of their own
+                rows = running._encode(y, values)
+                running.add_encoded(rows, weight)
+                windowed.add_encoded(rows, weight)
+            else:
+                predicted = predictions.probabilities if running.need == "probability" else values
+                running.add(y, predicted)
+                windowed.add(y, predicted)
 
     def _new_events(self, model: Any, until: int | None) -> list[Any]:
         """Return what is new in ``events_``, up to a row: a chunk may bring more than one report covers."""

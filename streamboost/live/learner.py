@@ -1,4 +1,4 @@
-"""From the journal to the model: entries are learned in their order, and again after a crash."""
+"""A model and its journal: what is written down is learned, and learned again after a crash."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from streamboost._types import Task
 from streamboost.errors import SnapshotError
-from streamboost.evaluation.predictions import predict_then_learn
+from streamboost.evaluation.predictions import learn_prepared, no_predictions
 from streamboost.live.journal import Entry, Journal, Transaction
-from streamboost.live.request_checks import REFUSALS, Bounds
-from streamboost.live.results import LearnedBatch, read_first, take_back
+from streamboost.live.request_checks import REFUSALS, Bounds, split
+from streamboost.live.results import LearnedBatch, decode_predictions, revert
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.quarantine import Quarantine
@@ -29,7 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class Learner:
-    """A model that learns what a journal holds, and is saved with its place in it.
+    """A model that learns what its journal holds, and is saved with its place in it.
+
+    A request prepares rows, writes them down in one transaction, and has them learned by ``_learn_written``. The
+    journal is read back only by ``_catch_up``: when the directory is opened, and when a request broke off.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class Learner:
             self._store.save(checkpoint)
         for damage in self._store.damaged:
             logger.warning("%s The checkpoint before it is taken, and the journal makes up for it.", damage)
-        self._take_up(checkpoint)
+        self._restore(checkpoint)
         if target not in (None, self.target):
             raise ValueError(
                 f"target is {target!r}, but the model in {str(self.directory)!r} learns {self.target!r}. Leave it out, "
@@ -98,8 +99,8 @@ class Learner:
             )
         self._catch_up(is_replay=True)
 
-    def _take_up(self, checkpoint: Checkpoint) -> None:
-        """Be as a checkpoint has it."""
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Take model, state and position from a checkpoint."""
         state = dict(checkpoint.state)
         journal, position, live = self._journal, checkpoint.position, state.pop("live", None)
         if live is None and journal.rows_before == checkpoint.rows:  # the one that the journal began with
@@ -122,6 +123,7 @@ class Learner:
         self._position = position  # the last entry that was learned
         self._positions = [position]  # of the checkpoints that are kept
         self._rows_tried = self.rows  # when a checkpoint was last tried
+        self._written: list[tuple[Entry, NDArray[Any], Any]] = []  # with targets and prepared rows, to be learned
         self._is_inconsistent = False  # whether learning broke off midway
 
     @property
@@ -131,15 +133,70 @@ class Learner:
 
     # Learning.
 
+    def _learn_written(self) -> tuple[list[LearnedBatch], list[tuple[Entry, str]]]:
+        """Learn what was written down last; what the model does not take comes back with the reason."""
+        batches: list[LearnedBatch] = []
+        for entry, y, prepared in self._written:
+            learned = self._learn_entry(entry, y, prepared)
+            if isinstance(learned, str):  # those after it were prepared as if it had been learned
+                more, refused = self._catch_up()
+                self._written.clear()
+                return batches + more, [(entry, learned), *refused]
+            batches.append(learned)
+        self._written.clear()
+        return batches, []
+
+    def _learn_entry(
+        self, entry: Entry, y: NDArray[Any], prepared: Any = None, is_replay: bool = False
+    ) -> LearnedBatch | str:
+        """Learn an entry; return why, if the model does not take it."""
+        self._is_inconsistent = True
+        try:
+            if prepared is None:
+                prepared = self.model.prepare(*split(entry.table))
+            predictions = learn_prepared(self.model, prepared)
+        except REFUSALS as error:  # the same rows would always meet it: they are not tried again
+            self._refuse(entry, str(error))
+            self._position, self._is_inconsistent = entry.number, False
+            return str(error)
+        self.guard.learned(y)
+        self.rows += len(y)
+        self._position, self._is_inconsistent = entry.number, False
+        first = no_predictions(len(y)) if entry.first is None else decode_predictions(entry.first, self.task)
+        batch = LearnedBatch(entry.kind, y, predictions, first, is_replay)
+        if self.on_learned is not None:
+            self.on_learned(self.state, batch)
+        return batch
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        """Never try an entry again that the model did not take, and revert what was written down with it."""
+        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
+        with self._journal.transaction() as changes:
+            changes.refuse(entry.number, reason)
+            self._quarantine_rows(changes, rows)
+            revert(changes, entry, reason)
+
+    def _quarantine_rows(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
+        """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
+        for row, reason, position, table in rows:
+            text = json.dumps(table.to_pylist()[0], default=str)
+            self._quarantine.add(reason, text=text, position=position, row=row)
+            changes.count(quarantined=1)
+
+    # Recovering.
+
     def _recover(self) -> None:
-        """If learning was interrupted, go back to what is certain; then learn whatever the journal has besides."""
-        if self._is_inconsistent:
+        """If a request broke off, go back to what is certain, and learn whatever the journal has besides."""
+        if not self._is_inconsistent and not self._written:
+            return
+        is_replay = self._is_inconsistent
+        if is_replay:
             checkpoint = self._store.latest()
             if checkpoint is None:
                 raise SnapshotError(f"the checkpoints in {str(self.directory)!r} are gone. Bring them back.")
-            self._take_up(checkpoint)
-            self._catch_up(is_replay=True)
-        self._catch_up()
+            self._restore(checkpoint)
+        self._catch_up(is_replay=is_replay)
+        self._written.clear()
 
     def _catch_up(self, *, is_replay: bool = False) -> tuple[list[LearnedBatch], list[tuple[Entry, str]]]:
         """Learn what the journal has and the model has not; what the model does not take comes back with the reason."""
@@ -149,40 +206,12 @@ class Learner:
             if entry.refused is not None:
                 self._position = entry.number
                 continue
-            X, y = split(entry.table)
-            self._is_inconsistent = True
-            try:
-                said = predict_then_learn(self.model, X, y)
-            except REFUSALS as error:  # the same rows would always meet it: they are not tried again
-                self._refuse(entry, str(error))
-                refused.append((entry, str(error)))
-                self._position, self._is_inconsistent = entry.number, False
-                continue
-            self.guard.learned(y)
-            self.rows += len(y)
-            self._position, self._is_inconsistent = entry.number, False
-            kind: Any = entry.kind
-            batches.append(
-                LearnedBatch(kind, y, said, read_first(entry.first or [None] * len(y), self.task), is_replay)
-            )
-            if self.on_learned is not None:
-                self.on_learned(self.state, batches[-1])
+            learned = self._learn_entry(entry, split(entry.table)[1], is_replay=is_replay)
+            if isinstance(learned, str):
+                refused.append((entry, learned))
+            else:
+                batches.append(learned)
         return batches, refused
-
-    def _refuse(self, entry: Entry, reason: str) -> None:
-        """Never try an entry again that the model did not take, and take back what was promised with it."""
-        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
-        with self._journal.transaction() as changes:
-            changes.refuse(entry.number, reason)
-            self._quarantine_rows(changes, rows)
-            take_back(changes, entry, reason)
-
-    def _quarantine_rows(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
-        """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
-        for row, reason, position, table in rows:
-            text = json.dumps(table.to_pylist()[0], default=str)
-            self._quarantine.add(reason, text=text, position=position, row=row)
-            changes.count(quarantined=1)
 
     # Saving.
 
@@ -216,19 +245,8 @@ class Learner:
         self._store.close()
 
 
-def split(table: Any) -> tuple[Any, NDArray[Any]]:
-    """The columns and the targets of an entry, as the model is given them: the same now and in a replay."""
-    width = table.num_columns - 1
-    column = table.column(width).combine_chunks()
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
-        return table.remove_column(width), column.to_numpy(zero_copy_only=False)
-    labels = np.empty(len(column), dtype=object)
-    labels[:] = column.to_pylist()
-    return table.remove_column(width), labels
-
-
 def _seeded(model: Any) -> Any:
-    """A copy whose randomness is the same after a crash."""
+    """Return a copy whose randomness is the same after a crash."""
     model = copy.deepcopy(model)
     if not hasattr(model, "committee_") and model.get_params(deep=False).get("random_state", 0) is None:
         model.set_params(random_state=secrets.randbelow(2**31))

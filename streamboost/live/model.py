@@ -18,12 +18,31 @@ from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.predictions import concatenate, predict
-from streamboost.live import results as answers
-from streamboost.live.intake import as_table, check_keys, check_labels, pack_rows, plain
-from streamboost.live.learner import split
-from streamboost.live.pending import CHUNK, WaitingRows
-from streamboost.live.request_checks import REFUSALS, check, known_classes, known_columns
-from streamboost.live.results import Answer, Labelled, Learned, LearnedBatch, NotTogether
+from streamboost.live.pending import CHUNK, PendingRows
+from streamboost.live.request_checks import (
+    REFUSALS,
+    as_table,
+    check_keys,
+    check_labels,
+    known_classes,
+    known_columns,
+    pack_rows,
+    plain,
+    split,
+)
+from streamboost.live.results import (
+    Answer,
+    Labelled,
+    Learned,
+    LearnedBatch,
+    NotTogether,
+    complete_results,
+    encode_predictions,
+    pack_answer,
+    split_results,
+    unpack_answer,
+    without_labels,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +51,7 @@ def _count(name: str) -> property:
     return property(lambda self: self._journal.counts[name])
 
 
-class LiveModel(WaitingRows):
+class LiveModel(PendingRows):
     """A model that learns from requests. Every change is durable in a journal before it is made; one thread writes.
 
     ``remember`` may be called from any thread, and figures may be looked at from any. Everything else is for one
@@ -178,8 +197,8 @@ class LiveModel(WaitingRows):
                 f"the rows hold the column {self.target!r}, which is what is to be predicted. Leave it out, or learn "
                 "the rows if it is known."
             )
-        first = None if predictions is None else answers.write_first(predictions, len(keys))
-        if keys and self._answered(id, "remember") is None:
+        first = None if predictions is None else encode_predictions(predictions, len(keys))
+        if keys and (id is None or self._answered(id, "remember") is None):
             too_wide = self.bounds.why_not_columns(known_columns(self.model), table.column_names)
             if too_wide is not None:
                 raise ValueError(too_wide)
@@ -196,11 +215,11 @@ class LiveModel(WaitingRows):
             Of the request: one with the same id is not learned again.
         """
         with self._writer():
-            answered = self._answered(id, "learn")
+            answered = None if id is None else self._answered(id, "learn")
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Learned(**answered, repeated=True)
-            return self._learn(self._write_rows([as_table(table)], [id]))[0]
+            return self._learn_rows(self._write_rows([as_table(table)], [id]))[0]
 
     def learn_together(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
         """The same as :meth:`learn` of each table in turn, at less cost: they are written down and learned as one.
@@ -222,39 +241,44 @@ class LiveModel(WaitingRows):
                 known = [id for id in ids if id is not None]
                 if len(set(known)) < len(known) or any(self._answered(id, "learn") is not None for id in known):
                     raise NotTogether("a request was answered before, expected new ones. Learn each by itself.")
-                promises = self._write_rows([as_table(table) for table in tables], ids)
+                results = self._write_rows([as_table(table) for table in tables], ids)
             except REFUSALS as error:  # of one of them, perhaps: who is meant shows when each is alone
                 raise NotTogether(str(error)) from error
-            return self._learn(promises)
+            return self._learn_rows(results)
 
     def _write_rows(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
-        """Sort out bad rows, see that the model would take the others, and write all of them down."""
-        sifted = self.guard.sift(pa.concat_tables(tables), self.target, self.task, self.model)
-        promises = answers.promised(sifted, [table.num_rows for table in tables])
-        if len(sifted.y):
-            too_wide = self.bounds.why_not_columns(known_columns(self.model), sifted.X.column_names)
-            too_many = self.bounds.why_not_classes(known_classes(self.model), sifted.y.tolist())
-            if too_wide is not None or too_many is not None:
-                raise ValueError(too_wide or too_many)
-            entry = plain(sifted.X).append_column(self.target, pa.array(sifted.y))
-            check(self.model, *split(entry))
+        """Validate rows, prepare those that are good, and write all of them down."""
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
+        valid = self.guard.sift(table, self.target, self.task, self.model)
+        results = split_results(valid, [table.num_rows for table in tables])
+        if len(valid.y):
+            bounds, model, names = self.bounds, self.model, valid.X.column_names
+            too_many = bounds.why_not_columns(known_columns(model), names)
+            if too_many is None and bounds.classes is not None:
+                too_many = bounds.why_not_classes(known_classes(model), valid.y.tolist())
+            if too_many is not None:
+                raise ValueError(too_many)
+            rows = plain(valid.X).append_column(self.target, pa.array(valid.y))
+            X, y = split(rows)
+            prepared = model.prepare(X, y)
         with self._journal.transaction() as changes:
-            if len(sifted.y):
-                changes.add_entry("learn", entry, origin={"ids": [id for id in ids if id is not None]})
-            for one, table, id in zip(promises, tables, ids, strict=True):
-                self._quarantine_rows(
-                    changes, ((row, why, id, table.slice(row, 1)) for row, why in one.reasons.items())
-                )
+            if len(valid.y):
+                entry = changes.add_entry("learn", rows, origin={"ids": [id for id in ids if id is not None]})
+                self._written.append((entry, y, prepared))
+            for one, table, id in zip(results, tables, ids, strict=True):
+                if one.reasons:
+                    bad = ((row, reason, id, table.slice(row, 1)) for row, reason in one.reasons.items())
+                    self._quarantine_rows(changes, bad)
                 if id is not None:
-                    figures = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
-                    changes.add_id(id, "learn", answers.packed(figures))
-        return promises
+                    counts = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
+                    changes.add_id(id, "learn", pack_answer(counts))
+        return results
 
-    def _learn(self, promises: Sequence[Learned]) -> list[Learned]:
+    def _learn_rows(self, results: list[Learned]) -> list[Learned]:
         """Learn rows that were written down."""
-        batches, refused = self._catch_up()
+        batches, refused = self._learn_written()
         self._tidy()
-        return answers.fulfilled(promises, batches[0] if batches else None, refused[0][1] if refused else "")
+        return complete_results(results, batches[0] if batches else None, refused[0][1] if refused else "")
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -270,26 +294,26 @@ class LiveModel(WaitingRows):
             Of the request: one with the same id is not learned again.
         """
         with self._writer():
-            answered = self._answered(id, "label")
+            answered = None if id is None else self._answered(id, "label")
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Labelled(**answered, repeated=True)
             keys = check_keys(keys)
             labels = check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
-                figures = self._take_labels(changes, keys, labels, id)
+                counts = self._take_labels(changes, keys, labels, id)
                 if id is not None:
-                    changes.add_id(id, "label", answers.packed(figures))
-            batches, refused = self._catch_up()
+                    changes.add_id(id, "label", pack_answer(counts))
+            batches, refused = self._learn_written()
             self._tidy()
         for entry, reason in refused:
-            figures = answers.without_labels(figures, entry.kind, entry.origin["places"], reason)
+            counts = without_labels(counts, entry.kind, entry.origin["places"], reason)
         batches = [batch for batch in batches if batch.kind == "label"]
         if not batches:
-            return Labelled(**figures, repeated=False)
+            return Labelled(**counts, repeated=False)
         y = np.concatenate([batch.y for batch in batches])
-        said, first = (concatenate([getattr(batch, name) for batch in batches]) for name in ("answers", "first"))
-        return Labelled(**figures, repeated=False, y=y, answers=said, first=first)
+        answers, first = (concatenate([getattr(batch, name) for batch in batches]) for name in ("answers", "first"))
+        return Labelled(**counts, repeated=False, y=y, answers=answers, first=first)
 
     def expire(self, now: float | None = None, *, limit: int | None = None) -> int:
         """Learn or drop rows that have waited too long; return how many. To be called now and then.
@@ -305,7 +329,7 @@ class LiveModel(WaitingRows):
         """
         with self._writer():
             now = self.clock() if now is None else now
-            self._settle_due()
+            self._learn_due()
             n_expired, left = 0, math.inf if limit is None else limit
             if self.expire_after is not None:
                 while n := self._expire_some(int(min(CHUNK, left)), now, until=now - self.expire_after):
@@ -354,14 +378,14 @@ class LiveModel(WaitingRows):
         finally:
             self._writing.release()
 
-    def _answered(self, id: str | None, verb: str) -> Answer | None:
-        """What was answered to a request with this id."""
-        found = None if id is None else self._journal.find_id(check_keys([id], "id")[0])
+    def _answered(self, id: str, verb: str) -> Answer | None:
+        """Return what was answered to a request with this id."""
+        found = self._journal.find_id(check_keys([id], "id")[0])
         if found is None:
             return None
         if found[0] != verb:
             raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
-        return answers.unpacked(found[1])
+        return unpack_answer(found[1])
 
     # Between requests.
 
@@ -371,10 +395,10 @@ class LiveModel(WaitingRows):
         The request itself is written down, and its answer must say so: what fails here comes again with the next one.
         """
         try:
-            self._settle_due()
+            self._learn_due()
             while (surplus := self.n_pending - self.pending_limit) > 0:
                 self._expire_some(min(surplus, CHUNK), self.clock())
-                self._settle_due()  # of rows that came meanwhile
+                self._learn_due()  # of rows that came meanwhile
         except (OSError, SnapshotError) as error:
             logger.error("rows that are due in %s could not be learned yet (%s).", self.directory, error)
         self._try_checkpoint(self.checkpoint_every)

@@ -1,15 +1,156 @@
-"""What a model takes: how far it may grow, and what its own checks say before anything is written down."""
+"""Check what requests bring, before anything is written down: tables, keys, labels, and how far a model may grow."""
 
 from __future__ import annotations
 
-import copy
+import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamboost.features.encoder import Encoder
+from streamboost.features.reading import is_text
+from streamboost.live.journal import PackedRow
+
 REFUSALS = (TypeError, ValueError, pa.ArrowException)  # what a model raises of rows it does not take
+NUMBER, TEXT = pa.float64(), pa.string()
+
+
+# Tables.
+
+
+def as_table(table: Any) -> Any:
+    """Return a table of distinct columns, or raise an error that says how to make one."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise TypeError(f"table is a {type(table).__name__}, expected a pyarrow.Table, as pyarrow.table makes one.")
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"table has two columns named {twice!r}, expected distinct names. Rename or drop one of them.")
+    return table
+
+
+def plain(table: Any) -> Any:
+    """Cast a table to types that go together with other rows: any number is float64, and categories are text.
+
+    This is how a model reads them anyway.
+
+    Examples
+    --------
+    >>> plain(pa.table({"n": pa.array([1], "int8"), "c": pa.array(["a"]).dictionary_encode()})).schema.types
+    [DataType(double), DataType(string)]
+    """
+    schema = table.schema
+    if schema.metadata is None and {NUMBER, TEXT}.issuperset(schema.types):
+        return table
+    return pa.Table.from_arrays([_plain_column(column) for column in table.columns], names=table.column_names)
+
+
+def _plain_column(column: Any) -> Any:
+    kind, types = column.type, pa.types
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return column.cast(NUMBER, safe=False)
+    if types.is_dictionary(kind) and not is_text(kind.value_type):
+        texts = [None if value is None or value != value else str(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, TEXT)])
+    if types.is_dictionary(kind) or is_text(kind):
+        return column.cast(TEXT)
+    return column
+
+
+def split(table: Any) -> tuple[Any, NDArray[Any]]:
+    """Split a table into columns and targets, the last column, as the model takes them now and in a replay."""
+    width = table.num_columns - 1
+    column = table.column(width).combine_chunks()
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        return table.remove_column(width), column.to_numpy(zero_copy_only=False)
+    labels = np.empty(len(column), dtype=object)
+    labels[:] = column.to_pylist()
+    return table.remove_column(width), labels
+
+
+def pack_rows(keys: Sequence[str], table: Any, time: float, first: Sequence[Any] | None = None) -> list[PackedRow]:
+    """Return every row of a plain table by itself, as :meth:`streamboost.live.journal.Journal.put` takes them."""
+    schema = _checked_schema(table.schema)
+    [batch] = table.combine_chunks().to_batches()
+    texts = [None if said is None else json.dumps(said) for said in first or [None] * len(keys)]
+    return [
+        PackedRow(key, time, schema, batch.slice(i, 1).serialize().to_pybytes(), text)
+        for i, (key, text) in enumerate(zip(keys, texts, strict=True))
+    ]
+
+
+@lru_cache(maxsize=256)
+def _checked_schema(schema: Any) -> bytes:
+    """Return a schema as bytes, unless no model could learn such columns."""
+    Encoder(new_columns="grow").encode(schema.empty_table())
+    data: bytes = schema.serialize().to_pybytes()
+    return data
+
+
+# Keys and labels.
+
+
+def check_keys(keys: Sequence[str], name: str = "key") -> list[str]:
+    """Return keys as a list; refuse what is no text, and a key that is there twice."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"keys is {keys!r}, expected a list of texts. For one row pass [{keys!r}].")
+    keys = list(keys)
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"{name} {key!r} is a {type(key).__name__}, expected text. Convert it with str.")
+        if any("\ud800" <= letter <= "\udfff" for letter in key):
+            raise ValueError(f"{name} {key!r} holds half a character, expected text that UTF-8 can say.")
+    if len(set(keys)) < len(keys):
+        seen: set[str] = set()
+        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {twice!r} is there twice, expected each key once in a request. Send two requests.")
+    return keys
+
+
+def check_labels(targets: Any, n: int) -> list[Any]:
+    """Return labels as Python objects, one for each of n keys."""
+    to_list = next((getattr(targets, name) for name in ("to_pylist", "tolist") if hasattr(targets, name)), None)
+    labels = targets if to_list is None else to_list()
+    if not isinstance(labels, Sequence) or isinstance(labels, (str, bytes)):
+        raise TypeError(f"targets is {targets!r}, expected a list or an array. For one key pass [{targets!r}].")
+    if len(labels) != n:
+        raise ValueError(f"there are {n} keys and {len(labels)} targets, expected a target for each key.")
+    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    for label in labels:
+        if label is not None and not isinstance(label, (bool, int, float, str)):
+            raise TypeError(f"target {label!r} is a {type(label).__name__}, expected a number, text or a boolean.")
+    label_column(labels)
+    return labels
+
+
+def label_column(labels: Sequence[Any]) -> Any:
+    """Return labels as an Arrow array."""
+    try:
+        return pa.array(labels)
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise ValueError(
+            f"targets do not fit into one column ({error}), expected all numbers, all texts or all booleans."
+        ) from error
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether a label is None, NaN or infinite."""
+    return label is None or (isinstance(label, float) and not math.isfinite(label))
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Return whether two labels are the same; True is not 1."""
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+# Columns and classes.
 
 
 class Bounds(NamedTuple):
@@ -27,129 +168,71 @@ class Bounds(NamedTuple):
     columns: int | None
     classes: int | None
 
-    def why_not_columns(self, known: set[str], names: Iterable[str]) -> str | None:
-        """Why a model that knows some columns must not learn rows of others; None if it may."""
-        way_out = "Leave columns out whose names are data."
-        return _why_not("columns", self.columns, known, names, way_out)
+    def why_not_columns(self, known: set[str], names: Sequence[str]) -> str | None:
+        """Return why a model that knows some columns must not learn rows of others; None if it may."""
+        if self.columns is None or known.issuperset(names):
+            return None
+        return _why_not("columns", self.columns, known, names, "Leave columns out whose names are data.")
 
-    def why_not_classes(self, known: set[Any], labels: Iterable[Any]) -> str | None:
-        """Why a model that knows some classes must not learn others; None if it may."""
+    def why_not_classes(self, known: set[Any], labels: Sequence[Any]) -> str | None:
+        """Return why a model that knows some classes must not learn others; None if it may."""
+        if self.classes is None or known.issuperset(labels):
+            return None
         way_out = "Send targets that are classes, or learn numbers with a regressor."
         return _why_not("classes", self.classes, known, labels, way_out)
 
     def groups(self, known: set[str], schemas: Sequence[Any]) -> Iterator[list[int]]:
-        """Places of rows that may stand in one table: one that is not much wider than the model may be.
+        """Group row indices so that no group's union of columns exceeds the limit.
 
         Without this, rows that have no column in common would make a table as wide as all of them together.
         """
         if self.columns is None or all(schema == schemas[0] for schema in schemas):
             yield list(range(len(schemas)))
             return
-        room = self.columns - len(known)
         group: list[int] = []
         new: set[str] = set()
-        for place, schema in enumerate(schemas):
+        for i, schema in enumerate(schemas):
             names = {name for name in schema.names if name not in known}
-            if group and names and len(new | names) > room:
+            if group and names and len(known) + len(new | names) > self.columns:
                 yield group
                 group, new = [], set()
-            group.append(place)
+            group.append(i)
             new |= names
         yield group
 
 
-def _why_not(what: str, most: int | None, known: set[Any], coming: Iterable[Any], way_out: str) -> str | None:
-    if most is None:
-        return None
+def _why_not(what: str, most: int, known: set[Any], coming: Iterable[Any], way_out: str) -> str | None:
     new = [one for one in dict.fromkeys(coming) if one not in known]
     n = len(known) + len(new)
-    if not new or n <= most:
+    if n <= most:
         return None
     return f"the model would have {n:,} {what} with {new[-1]!r}, expected at most {most:,}. {way_out}"
 
 
-def known_columns(model: Any) -> set[str]:
-    """The names of the columns that a model knows; for any thread."""
-    encoder = getattr(model, "encoder_", None)
+def known_columns(model: Any, after: Any = None) -> set[str]:
+    """Return the names of the columns that a model knows, or will know after prepared rows; for any thread."""
+    encoder = getattr(model, "encoder_", None) if after is None else after.encoder
     if encoder is None:
         return set()
     names = encoder.names
     return set(map(str, range(encoder.n_features) if names is None else names))
 
 
-def known_classes(model: Any) -> set[Any]:
-    """The classes that a model knows; none, if it predicts numbers."""
-    labels = getattr(model, "labels_", None)
+def known_classes(model: Any, after: Any = None) -> set[Any]:
+    """Return the classes that a model knows, or will know after prepared rows; none, if it predicts numbers."""
+    labels = getattr(model, "labels_", None) if after is None else after.targets.labels
     return set() if labels is None else set(labels.numbers)
 
 
-# The checks of the model itself.
-
-
-class Foreseen:
-    """A model as its checks will see it once rows are learned that are about to be; the model itself is not changed.
-
-    Parameters
-    ----------
-    model : SGBRegressor or SGBClassifier
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pyarrow as pa
-    >>> from streamboost import SGBRegressor
-    >>> model = SGBRegressor(new_columns="grow")
-    >>> _ = model.learn(pa.table({"a": [1.0]}), np.array([1.0]))
-    >>> foreseen = Foreseen(model)
-    >>> foreseen.expect(pa.table({"b": [1.0]}), np.array([1.0]))
-    >>> strange_rows(foreseen.model, pa.table({"b": ["text"]}))
-    {0: "column 'b' is 'text' in row 0, text, but it held numbers so far. Convert it before, or ..."}
-    >>> strange_rows(model, pa.table({"b": ["text"]}))
-    {}
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._given = self._model = model
-        self._expected: list[tuple[Any, NDArray[Any]]] = []
-
-    def expect(self, X: Any, y: NDArray[Any]) -> None:
-        """Hear of rows that passed all checks."""
-        self._expected.append((X, y))
-
-    @property
-    def model(self) -> Any:
-        """For checks only: it knows the columns and classes of rows to come, and has learned nothing from them."""
-        while self._expected:
-            self._take_in(*self._expected.pop(0))
-        return self._model
-
-    def _take_in(self, X: Any, y: NDArray[Any]) -> None:
-        if not hasattr(self._model, "committee_"):
-            self._model = copy.deepcopy(self._model)
-            self._model.learn(X, y)
-            return
-        prepared = self._model.prepare(X, y)
-        if self._model is self._given:
-            self._model = copy.copy(self._model)
-        self._model.encoder_ = prepared.encoder
-        if prepared.targets.labels is not None:
-            self._model.labels_ = prepared.targets.labels
-
-
-def check(model: Any, X: Any, y: NDArray[Any]) -> None:
-    """Refuse what the model would refuse."""
-    model.prepare(X, y)
-
-
-def strange_rows(model: Any, X: Any) -> dict[int, str]:
-    """The rows that a model cannot learn whatever their labels are, and why."""
+def unlearnable_rows(model: Any, X: Any, after: Any = None) -> dict[int, str]:
+    """Return the rows that a model cannot learn whatever their labels are, and why."""
     if not X.num_rows:
         return {}
     try:
-        model.check_rows(X)
+        model.check_rows(X, after=after)
     except REFUSALS as error:
         if X.num_rows == 1:
             return {0: str(error)}
-        alone = ((i, strange_rows(model, X.slice(i, 1))) for i in range(X.num_rows))
+        alone = ((i, unlearnable_rows(model, X.slice(i, 1), after)) for i in range(X.num_rows))
         return {i: found[0] for i, found in alone if found}
     return {}

@@ -1,4 +1,4 @@
-"""What was said of rows, what became of requests, and how both are kept in the journal as JSON."""
+"""What became of requests, and how answers and predictions are kept in the journal as JSON."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ class LearnedBatch(NamedTuple):
 
     kind: BatchKind
     y: NDArray[Any]
-    answers: Predictions  # what the model said of them just before
-    first: Predictions  # what was said of them when they were first asked about, as far as that is known
+    answers: Predictions  # made just before learning
+    first: Predictions  # made when they were first asked about, as far as that is known
     is_replay: bool = False  # whether they had been learned before, by a process that crashed
 
     def honest(self) -> Predictions:
-        """What was said first, where that is known, and else just before learning: what is to be scored."""
-        if self.first.known.all() or not self.first.known.any():
-            return self.first if self.first.known.any() else self.answers
-        each = [self.first if known else self.answers for known in self.first.known]
-        return concatenate([said.rows(slice(i, i + 1)) for i, said in enumerate(each)])
+        """Return the predictions to be scored: the first where known, else those made just before learning."""
+        known = self.first.known
+        if known.all() or not known.any():
+            return self.first if known.any() else self.answers
+        each = [self.first if is_known else self.answers for is_known in known]
+        return concatenate([predictions.rows(slice(i, i + 1)) for i, predictions in enumerate(each)])
 
 
 class Learned(NamedTuple):
@@ -51,7 +52,7 @@ class Learned(NamedTuple):
 
     @property
     def predictions(self) -> NDArray[Any]:
-        """What the model said of the rows that were learned, just before."""
+        """What the model predicted of the rows that were learned, just before."""
         return self.answers.values
 
 
@@ -71,7 +72,7 @@ class Labelled(NamedTuple):
 
     @property
     def predictions(self) -> NDArray[Any]:
-        """What the model said of the rows that were learned for the first time, just before."""
+        """What the model predicted of the rows that were learned for the first time, just before."""
         return self.answers.values
 
 
@@ -82,40 +83,44 @@ class NotTogether(Exception):
     """Requests that cannot be learned as one; nothing was changed."""
 
 
-def promised(sifted: Sifted, sizes: Sequence[int]) -> list[Learned]:
-    """What is to become of requests of so many rows each, which were sifted as one."""
+def split_results(valid: Sifted, sizes: Sequence[int]) -> list[Learned]:
+    """Return what is to become of requests of so many rows each, which were validated as one."""
+    if len(sizes) == 1:
+        return [Learned(len(valid.y), len(valid.reasons), False, valid.reasons, good=valid.good)]
     ends = np.cumsum(sizes).tolist()
-    learned = [
-        Learned(int(good.sum()), int((~good).sum()), False, {}, good=good) for good in np.split(sifted.good, ends[:-1])
+    results = [
+        Learned(int(good.sum()), int((~good).sum()), False, {}, good=good) for good in np.split(valid.good, ends[:-1])
     ]
-    for row, reason in sifted.reasons.items():
+    for row, reason in valid.reasons.items():
         which = int(np.searchsorted(ends, row, side="right"))
-        learned[which].reasons[row - ends[which] + sizes[which]] = reason
-    return learned
+        results[which].reasons[row - ends[which] + sizes[which]] = reason
+    return results
 
 
-def fulfilled(promises: Sequence[Learned], batch: LearnedBatch | None, refusal: str) -> list[Learned]:
-    """What became of them; there is no batch if there was nothing to learn, or the model refused all."""
-    learned, start = [], 0
-    for one in promises:
+def complete_results(results: Sequence[Learned], batch: LearnedBatch | None, refusal: str) -> list[Learned]:
+    """Add what was predicted; there is no batch if there was nothing to learn, or the model refused all."""
+    if batch is not None and len(results) == 1:
+        return [results[0]._replace(y=batch.y, answers=batch.answers)]
+    completed, start = [], 0
+    for one in results:
         if batch is None:
             reasons = dict.fromkeys(range(len(one.good)), refusal) | one.reasons
-            learned.append(Learned(0, len(reasons), False, reasons, good=one.good & False))
+            completed.append(Learned(0, len(reasons), False, reasons, good=one.good & False))
         else:
             rows = slice(start, start := start + one.rows)
-            learned.append(one._replace(y=batch.y[rows], answers=batch.answers.rows(rows)))
-    return learned
+            completed.append(one._replace(y=batch.y[rows], answers=batch.answers.rows(rows)))
+    return completed
 
 
 # Answers to requests, kept with their ids, and changed if the model did not take what was promised.
 
 
-def packed(answer: Mapping[str, Any]) -> Answer:
-    """An answer as it is kept: neighbours with the same reason share it.
+def pack_answer(answer: Mapping[str, Any]) -> Answer:
+    """Return an answer as it is kept: neighbours with the same reason share it.
 
     Examples
     --------
-    >>> packed({"rows": 1, "reasons": {0: "it is missing", 1: "it is missing", 3: "it is infinite"}})
+    >>> pack_answer({"rows": 1, "reasons": {0: "it is missing", 1: "it is missing", 3: "it is infinite"}})
     {'rows': 1, 'reasons': [[0, 2, 'it is missing'], [3, 1, 'it is infinite']]}
     """
     places = enumerate(sorted(answer["reasons"].items()))
@@ -123,67 +128,67 @@ def packed(answer: Mapping[str, Any]) -> Answer:
     return {**answer, "reasons": [[run[0][0], len(run), run[0][1]] for run in runs]}
 
 
-def unpacked(kept: Mapping[str, Any]) -> Answer:
-    """Undo :func:`packed`."""
+def unpack_answer(kept: Mapping[str, Any]) -> Answer:
+    """Undo :func:`pack_answer`."""
     runs = kept.get("reasons", [])
     return {**kept, "reasons": {first + i: reason for first, n, reason in runs for i in range(n)}}
 
 
 def without_labels(answer: Answer, kind: str, places: Sequence[int], reason: str) -> Answer:
-    """The answer to labels, if the model did not take some that were to be learned."""
+    """Return the answer to labels, if the model did not take some that were to be learned."""
     name, reasons = COUNTED[kind], answer["reasons"] | dict.fromkeys(places, reason)
     return {**answer, name: answer[name] - len(places), "quarantined": len(reasons), "reasons": reasons}
 
 
-def take_back(changes: Transaction, entry: Entry, reason: str) -> None:
-    """Undo what was promised with an entry that the model did not take: labels, counts and answers."""
+def revert(changes: Transaction, entry: Entry, reason: str) -> None:
+    """Undo what was written down with an entry that the model did not take: labels, counts and answers."""
     keys = entry.origin.get("keys", [])
-    changes.take_back(dict(zip(keys, entry.origin.get("were", [None] * len(keys)), strict=True)))
+    changes.revert_labels(dict(zip(keys, entry.origin.get("were", [None] * len(keys)), strict=True)))
     if entry.kind == "correct":
         changes.count(corrected=-len(keys))
     elif entry.kind == "expire":
         changes.count(dropped=len(keys))
     for id in entry.origin.get("ids", []):
         verb, kept = changes.find_id(id) or ("", {})
-        answer = unpacked(kept)
+        answer = unpack_answer(kept)
         if verb == "learn":
             n = answer["rows"] + answer["quarantined"]
             reasons = dict.fromkeys(range(n), reason) | answer["reasons"]
-            changes.change_answer(id, packed({"rows": 0, "quarantined": n, "reasons": reasons}))
+            changes.change_answer(id, pack_answer({"rows": 0, "quarantined": n, "reasons": reasons}))
         elif verb == "label":
-            changes.change_answer(id, packed(without_labels(answer, entry.kind, entry.origin["places"], reason)))
+            changes.change_answer(id, pack_answer(without_labels(answer, entry.kind, entry.origin["places"], reason)))
 
 
-# What was said of a row when it was first asked about, kept with the row.
+# Predictions made when a row was first asked about, kept with the row.
 
 
-def write_first(predictions: Any, n: int) -> list[Any]:
-    """Predictions of n rows, each as JSON can say it; None where there is none."""
+def encode_predictions(predictions: Any, n: int) -> list[Any]:
+    """Return predictions of n rows, each as JSON can say it; None where there is none."""
     if isinstance(predictions, Probabilities):
         classes = [one.item() if isinstance(one, np.generic) else one for one in predictions.classes]
         rows = np.asarray(predictions.values, dtype=float).tolist()
-        said: list[Any] = [{"classes": classes, "probabilities": row} if any(row) else None for row in rows]
+        each: list[Any] = [{"classes": classes, "probabilities": row} if any(row) else None for row in rows]
     else:
-        said = predictions.tolist() if hasattr(predictions, "tolist") else list(predictions)
-        said = [one.item() if isinstance(one, np.generic) else one for one in said]
-    if len(said) != n or not all(isinstance(one, (bool, int, float, str, dict, type(None))) for one in said):
+        each = predictions.tolist() if hasattr(predictions, "tolist") else list(predictions)
+        each = [one.item() if isinstance(one, np.generic) else one for one in each]
+    if len(each) != n or not all(isinstance(one, (bool, int, float, str, dict, type(None))) for one in each):
         raise ValueError(
             f"predictions are not {n} numbers or classes, expected one a row. Pass probabilities of classes as "
             "Probabilities(classes, values)."
         )
-    return said
+    return each
 
 
-def read_first(said: Sequence[Any], task: Task) -> Predictions:
-    """Undo :func:`write_first`.
+def decode_predictions(each: Sequence[Any], task: Task) -> Predictions:
+    """Undo :func:`encode_predictions`.
 
     Examples
     --------
-    >>> read_first(write_first(np.array([2.5, 3.0]), 2), "regression")
+    >>> decode_predictions(encode_predictions(np.array([2.5, 3.0]), 2), "regression")
     Predictions(known=array([ True,  True]), values=array([2.5, 3. ]), probabilities=None)
     """
     parts = []
-    for classes, run in groupby(said, key=_classes_of):
+    for classes, run in groupby(each, key=_classes_of):
         rows = list(run)
         known, values = np.ones(len(rows), dtype=bool), np.empty(len(rows), float if task == "regression" else object)
         if rows[0] is None:
@@ -198,8 +203,8 @@ def read_first(said: Sequence[Any], task: Task) -> Predictions:
     return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
-def _classes_of(said: Any) -> Any:
-    """What rows must share to be read together."""
-    if isinstance(said, dict):
-        return tuple(said["classes"])
-    return False if said is None else None
+def _classes_of(prediction: Any) -> Any:
+    """Return what rows must share to be decoded together."""
+    if isinstance(prediction, dict):
+        return tuple(prediction["classes"])
+    return False if prediction is None else None

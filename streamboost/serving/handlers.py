@@ -162,7 +162,7 @@ class Handlers:
             parsed = json_bodies.decode(body, "LabelledRows", limits)
             rows, id = json_bodies.take_rows(parsed, limits), parsed.id
             table = json_bodies.learning_table(parsed, rows, target, limits)
-            labels = parsed.targets or [row.get(target) for row in rows]
+            labels = [] if self.live.task == "regression" else parsed.targets or [row.get(target) for row in rows]
         self._check_classes(labels)
         return ParsedRequest(table, take_id(request, id, limits))
 
@@ -183,7 +183,7 @@ class Handlers:
 
     def _check_classes(self, values: Sequence[Any]) -> None:
         """Refuse whole numbers as classes that no model could tell apart."""
-        if self.live.task != "classification":
+        if self.live.task == "regression":
             return
         for i, value in enumerate(values):
             if type(value) is int and not -LARGEST_INT <= value < LARGEST_INT:
@@ -208,10 +208,10 @@ class Handlers:
         ]
 
     def _learn(self, requests: Sequence[ParsedRequest]) -> Sequence[Learned]:
-        tables, first = [request.rows for request in requests], requests[0]
         if len(requests) == 1:
-            return [self.live.learn(first.rows, id=first.id)]
-        if not all(table.schema.equals(first.rows.schema) for table in tables):
+            return [self.live.learn(requests[0].rows, id=requests[0].id)]
+        tables = [request.rows for request in requests]
+        if not all(table.schema.equals(tables[0].schema) for table in tables):
             raise NotTogether("their columns differ")
         return self.live.learn_together(tables, [request.id for request in requests])
 

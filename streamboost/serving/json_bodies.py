@@ -224,7 +224,7 @@ def take_parameter(request: Request, name: str, longest: int) -> str | None:
 
 def take_id(request: Request, in_body: str | UnsetType, limits: Limits) -> str | None:
     """Return the request's id, from the body or the address."""
-    found = take_parameter(request, "id", limits.id_length)
+    found = take_parameter(request, "id", limits.id_length) if request.scope["query_string"] else None
     if in_body is UNSET:
         return found
     if found not in (None, in_body):

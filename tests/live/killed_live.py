@@ -16,17 +16,17 @@ import numpy as np
 
 from streamboost import SGBRegressor
 
-LEARN = SGBRegressor.learn
+LEARN_PREPARED = SGBRegressor.learn_prepared
 N_REQUESTS = 330
 KEYS = 60
 LATE = 3  # requests that may be answered while the one who kills comes
 
 
-def moody(self, X, y, sample_weight=None):
+def moody(self, prepared):
     """Refuse a target, as no check can foresee."""
-    if hasattr(self, "committee_") and 13.0 in y.tolist():
+    if hasattr(self, "committee_") and 13.0 in prepared.targets.y:
         raise ValueError("13 brings bad luck.")
-    return LEARN(self, X, y, sample_weight)
+    return LEARN_PREPARED(self, prepared)
 
 
 def serve(directory, start, answer):
@@ -36,7 +36,7 @@ def serve(directory, start, answer):
     from streamboost.live import LiveModel
 
     now = 0
-    SGBRegressor.learn = moody
+    SGBRegressor.learn_prepared = moody
     model = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0, new_columns="grow")
     live = LiveModel(
         directory,

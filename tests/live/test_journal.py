@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.live.intake import pack_rows, plain
 from streamboost.live.journal import Journal, read_table, table_bytes
+from streamboost.live.request_checks import pack_rows, plain
 
 TABLE = pa.table({"a": [1.0, 2.0], "b": ["x", None]})
 
@@ -73,8 +73,8 @@ def test_a_row_leaves_those_that_wait_in_the_moment_it_becomes_an_entry(journal,
 
 def test_entries_come_back_as_they_were_and_keep_their_numbers(journal, tmp_path):
     with journal.transaction() as changes:
-        assert changes.add_entry("learn", TABLE) == 1
-        assert changes.add_entry("label", TABLE.slice(1), [{"classes": [1], "probabilities": [1.0]}]) == 2
+        assert changes.add_entry("learn", TABLE).number == 1
+        assert changes.add_entry("label", TABLE.slice(1), [{"classes": [1], "probabilities": [1.0]}]).number == 2
     with journal.transaction() as changes:
         changes.refuse(1, "no")
     first, second = journal.entries(after=0)
@@ -88,7 +88,7 @@ def test_entries_come_back_as_they_were_and_keep_their_numbers(journal, tmp_path
     again = Journal(tmp_path / "journal.db")
     assert (again.first_number, again.last_number, again.is_new, again.counts) == (3, 2, False, Counter())
     with again.transaction() as changes:
-        assert changes.add_entry("learn", TABLE) == 3
+        assert changes.add_entry("learn", TABLE).number == 3
     again.close()
 
 
@@ -172,7 +172,7 @@ def test_labels_that_are_taken_back_leave_what_was_there_before(journal):
         changes.set_labels({"new": 7, "old": 7, "anew": 7}, 2.0)
     journal.put(packed("anew"))
     with journal.transaction() as changes:
-        changes.take_back({"new": None, "old": 1, "anew": None, "unknown": None})
+        changes.revert_labels({"new": None, "old": 1, "anew": None, "unknown": None})
         found = changes.find(["new", "old", "anew"])
     assert {key: row.label for key, row in found.items()} == {"old": 1, "anew": None}
     assert journal.counts == Counter(learned=1, waiting=1) == counted(journal)
@@ -209,7 +209,7 @@ ACTIONS = {
     "label": lambda changes, key, n, time: changes.set_labels({key: time}, time),
     "early": lambda changes, key, n, time: changes.add_early({key: time}, time),
     "remove": lambda changes, key, n, time: changes.remove([key]),
-    "take back": lambda changes, key, n, time: changes.take_back({key: n % 2 or None}),
+    "take back": lambda changes, key, n, time: changes.revert_labels({key: n % 2 or None}),
     "entry": lambda changes, key, n, time: changes.add_entry("learn", TABLE),
     "trim": lambda changes, key, n, time: changes.trim(n % 10),
     "drop": lambda changes, key, n, time: changes.drop_oldest(min(n % 2, changes.n("waiting"))),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from live_models import Clock, classifier, crash, regressor, rows_of
 
 from streamboost.live import LiveModel, NotTogether
-from streamboost.live.intake import pack_rows
+from streamboost.live.request_checks import pack_rows
 from streamboost.persistence.object_graph import same_state
 
 

@@ -14,6 +14,7 @@ from live_models import Clock, classifier, columns_of, crash, features, regresso
 from streamboost import SGBClassifier
 from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel
+from streamboost.live.journal import Journal
 from streamboost.persistence import snapshots
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.persistence.object_graph import same_state
@@ -189,3 +190,41 @@ def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_p
     assert all(words in reasons for words in ("bad luck", "but it held", "the model would have", "is missing"))
     for live in (straight, killed):
         live.close()
+
+
+def test_what_is_written_down_is_not_read_again_to_be_learned(tmp_path, monkeypatch):
+    clock = Clock()
+    live = LiveModel(tmp_path / "live", regressor(), expire_after=10.0, default=0.0, clock=clock)
+    monkeypatch.setattr(Journal, "entries", lambda *_: pytest.fail("the journal was read"))
+    live.learn(rows_of(20), id="i")
+    live.learn_together([rows_of(3, seed=1), rows_of(4, seed=2)], [None, "j"])
+    live.remember(["k", "l", "m"], features((1.0, "x"), (2.0, "y"), (3.0, "new")))
+    assert live.label(["k", "early"], [1.0, 2.0]).learned == 1
+    assert live.label(["k", "l"], [3.0, 4.0])[:2] == (1, 1)
+    live.remember(["early"], features((1.0, "x")))
+    clock.now += 10
+    assert live.expire() == 1
+    assert live.rows == 27 + 5
+    monkeypatch.undo()
+    model = live.model
+    again = LiveModel(crash(live, tmp_path))
+    assert same_state(again.model, model)
+    again.close()
+
+
+def test_a_request_that_breaks_off_once_it_is_written_down_is_learned_with_the_next(tmp_path):
+    live, twin = LiveModel(tmp_path, regressor()), regressor()
+
+    def die():
+        raise KeyboardInterrupt
+
+    for seed in range(3):
+        live._learn_written = die
+        with pytest.raises(KeyboardInterrupt):
+            live.learn(rows_of(10, seed), id=str(seed))
+        del live._learn_written
+        assert live.rows == 10 * seed
+        assert live.learn(rows_of(10, seed), id=str(seed)).repeated
+        twin.learn(*columns_of(rows_of(10, seed)))
+        assert (live.rows, same_state(live.model, twin)) == (10 * seed + 10, True)
+    live.close()

@@ -1,5 +1,6 @@
 """A model that refuses rows while it learns them, or breaks off: what was promised is taken back."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from live_models import Clock, columns_of, crash, features, regressor, rows_of
@@ -12,10 +13,10 @@ from streamboost.persistence.object_graph import same_state
 class Moody(SGBRegressor):
     """Refuses a target only while learning, as no check can foresee."""
 
-    def learn(self, X, y, sample_weight=None):
-        if 13.0 in y.tolist():
+    def learn_prepared(self, prepared):
+        if 13.0 in prepared.targets.y:
             raise ValueError("13 brings bad luck.")
-        return super().learn(X, y, sample_weight)
+        return super().learn_prepared(prepared)
 
 
 def test_an_entry_that_the_model_does_not_take_poisons_no_replay(tmp_path):
@@ -38,13 +39,13 @@ def test_an_entry_that_the_model_does_not_take_poisons_no_replay(tmp_path):
     again.close()
 
 
-LEARN = SGBRegressor.learn
+LEARN_PREPARED = SGBRegressor.learn_prepared
 
 
-def moody(self, X, y, sample_weight=None):
-    if hasattr(self, "committee_") and 13.0 in y.tolist():
+def moody(self, prepared):
+    if hasattr(self, "committee_") and 13.0 in prepared.targets.y:
         raise ValueError("13 brings bad luck.")
-    return LEARN(self, X, y, sample_weight)
+    return LEARN_PREPARED(self, prepared)
 
 
 def die_before_learning(live, request):
@@ -53,7 +54,7 @@ def die_before_learning(live, request):
     def die():
         raise KeyboardInterrupt
 
-    live._recover, live._catch_up = (lambda: None), die
+    live._learn_written = die
     with pytest.raises(KeyboardInterrupt):
         request()
 
@@ -66,7 +67,7 @@ def test_what_was_promised_is_taken_back_for_good_if_the_model_does_not_take_it(
     live.learn(rows_of(10))
     live.remember(["new", "old", "fine"], features((1.0, "x"), (2.0, "y"), (3.0, "x")))
     live.label(["old", "fine"], [2.0, 3.0])
-    monkeypatch.setattr(SGBRegressor, "learn", moody)
+    monkeypatch.setattr(SGBRegressor, "learn_prepared", moody)
     request = ["new", "unknown", "old", "fine"], [13.0, 4.0, 13.0, 3.0]
     if dies:
         die_before_learning(live, lambda: live.label(*request, id="i"))
@@ -93,7 +94,7 @@ def test_a_request_that_the_model_did_not_take_is_answered_the_same_if_the_proce
     tables[1] = tables[1].set_column(2, "target", pa.array([13.0, None]))
     live = LiveModel(tmp_path / "live", regressor())
     live.learn(rows_of(10))
-    monkeypatch.setattr(SGBRegressor, "learn", moody)
+    monkeypatch.setattr(SGBRegressor, "learn_prepared", moody)
     die_before_learning(live, lambda: live.learn_together(tables, ids))
     live = LiveModel(crash(live, tmp_path))
     answers = [live.learn(table, id=id) for table, id in zip(tables, ids, strict=True)]
@@ -108,11 +109,11 @@ def test_learning_that_breaks_off_midway_begins_again_from_what_is_certain(tmp_p
     live, twin = LiveModel(tmp_path, regressor()), regressor()
     live.learn(rows_of(20))
 
-    def interrupted(self, *arguments):
-        SGBRegressor.partial_fit(self, *arguments)  # half of it, so to speak
+    def interrupted(self, prepared):
+        LEARN_PREPARED(self, prepared)  # half of it, so to speak
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SGBRegressor, "learn", interrupted)
+    monkeypatch.setattr(SGBRegressor, "learn_prepared", interrupted)
     with pytest.raises(KeyboardInterrupt):
         live.learn(rows_of(20, seed=1), id="i")
     monkeypatch.undo()
@@ -122,3 +123,24 @@ def test_learning_that_breaks_off_midway_begins_again_from_what_is_certain(tmp_p
     assert same_state(live.model, twin)
     assert live.rows == 40
     live.close()
+
+
+def test_what_comes_after_an_entry_that_the_model_does_not_take_is_learned_without_it(tmp_path, monkeypatch):
+    """A row with a new column is refused with its label; a correction in the same request was prepared after it."""
+    live, twin = LiveModel(tmp_path / "live", regressor()), regressor()
+    for model in (live, twin):
+        table = rows_of(10)
+        model.learn(table) if model is live else model.learn(*columns_of(table))
+    live.remember(["old"], features((2.0, "y")))
+    live.label(["old"], [2.0])
+    live.remember(["new"], features((1.0, "x")).append_column("c", pa.array(["text"])))
+    monkeypatch.setattr(SGBRegressor, "learn_prepared", moody)
+    labelled = live.label(["new", "old"], [13.0, 3.0])
+    assert (labelled.learned, labelled.corrected, labelled.reasons) == (0, 1, {0: "13 brings bad luck."})
+    monkeypatch.undo()
+    for y in (2.0, 3.0):
+        twin.learn(features((2.0, "y")), np.array([y]))
+    assert same_state(live.model, twin)
+    again = LiveModel(crash(live, tmp_path))
+    assert same_state(again.model, twin)
+    again.close()

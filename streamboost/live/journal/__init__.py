@@ -2,7 +2,7 @@
 
 One SQLite file in WAL mode. What belongs together is written in one transaction: a row leaves those that wait in the
 moment in which it enters the entries to be learned. Entries are numbered 1, 2, 3, ... for ever; whoever learns them
-remembers the number of the last one, learns the later ones again after a crash, and has the older ones deleted.
+remembers the number of the last one, reads the later ones again after a crash, and has the older ones deleted.
 
 ::
 

@@ -18,7 +18,7 @@ from streamboost.live.journal.transactions import Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
 VERSION = 2
-PATIENCE = 10.0  # seconds that a tool which looks into the file may hold it
+BUSY_TIMEOUT = 10.0  # seconds that a tool which looks into the file may hold it
 SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -59,7 +59,7 @@ class Journal:
     >>> import pyarrow as pa
     >>> journal = Journal(Path(tempfile.mkdtemp(), "journal.db"))
     >>> with journal.transaction() as changes:
-    ...     changes.add_entry("learn", pa.table({"x": [1.0], "y": [2.0]}))
+    ...     changes.add_entry("learn", pa.table({"x": [1.0], "y": [2.0]})).number
     1
     >>> [entry.table.to_pylist() for entry in journal.entries(after=0)], journal.counts["entries"]
     ([[{'x': 1.0, 'y': 2.0}]], 1)
@@ -71,9 +71,9 @@ class Journal:
         self.limit, self.ids = limit, ids
         self.counts: Counter[str] = Counter()  # replaced as a whole after each transaction: any thread may look
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
-            with self._explained():
+            with self._reading():
                 self._open(durable)
         except (KeyError, TypeError) as error:
             self._db.close()
@@ -130,21 +130,21 @@ class Journal:
     @property
     def last_number(self) -> int:
         """The number of the last entry ever written; 0 if there was none."""
-        with self._lock, self._explained():
+        with self._reading():
             found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
             return int(found[0]) if found else 0
 
     @property
     def first_number(self) -> int:
         """The number of the oldest entry that is still there; one more than the last if there is none."""
-        with self._lock, self._explained():
+        with self._reading():
             found = self._db.execute("SELECT min(number) FROM entries").fetchone()[0]
             return self.last_number + 1 if found is None else int(found)
 
     @property
     def is_new(self) -> bool:
         """Whether nothing was ever written."""
-        with self._lock, self._explained():
+        with self._reading():
             return self._db.execute("SELECT count(*) FROM sqlite_sequence").fetchone()[0] == 0 and not self.counts
 
     def begin(self, rows: int, target: str) -> None:
@@ -157,29 +157,32 @@ class Journal:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """All changes made in here come to be together, or none does if there is an error."""
-        with self._lock, self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            changes = Transaction(self._db, self.counts, self.limit, self.ids)
+        with self._lock:
             try:
-                yield changes
-                changes.write_counts()
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                self.counts = self._read_counts()  # an interrupt may have come after all was done
-                raise
+                self._db.execute("BEGIN IMMEDIATE")
+                changes = Transaction(self._db, self.counts, self.limit, self.ids)
+                try:
+                    yield changes
+                    changes.write_counts()
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    self.counts = self._read_counts()  # an interrupt may have come after all was done
+                    raise
+            except (sqlite3.Error, Damaged) as error:
+                raise self._explain(error) from error
             self.counts = self.counts + changes.counts  # a sum of Counters leaves out what is 0
 
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """What a request with this id asked for, and what was answered; None if there was none lately."""
-        with self._lock, self._explained():
+        with self._reading():
             return Transaction(self._db, self.counts, self.limit, self.ids).find_id(id)
 
     def entries(self, after: int) -> Iterator[Entry]:
         """The entries after a number, one by one."""
         while True:
-            with self._lock, self._explained():
+            with self._reading():
                 query = "SELECT number, kind, rows, first, refused, origin FROM entries WHERE number > ?"
                 found = self._db.execute(query + " ORDER BY number LIMIT 1", (after,)).fetchone()
                 if found is None:
@@ -202,19 +205,24 @@ class Journal:
     # What goes wrong.
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say in our words what SQLite complains of."""
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise ValueError(f"the journal {str(self.path)!r} cannot be used ({error}). Open it again.") from error
-        except sqlite3.OperationalError as error:
-            raise OSError(
+    def _reading(self) -> Iterator[None]:
+        """Be alone, and say in our words what SQLite complains of."""
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.Error, Damaged) as error:
+                raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return an error that says in our words what SQLite complains of."""
+        if isinstance(error, sqlite3.ProgrammingError):
+            return ValueError(f"the journal {str(self.path)!r} cannot be used ({error}). Open it again.")
+        if isinstance(error, sqlite3.OperationalError):
+            return OSError(
                 f"the journal {str(self.path)!r} could not be read or written ({error}), so nothing was changed. See "
                 "to room on the disk and to who else holds the file, then send the request again."
-            ) from error
-        except (sqlite3.DatabaseError, Damaged) as error:
-            raise self._damage(str(error)) from error
+            )
+        return self._damage(str(error))
 
     def _damage(self, what: str) -> SnapshotError:
         return SnapshotError(

@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     """Rows to be learned."""
 
     number: int
-    kind: str
+    kind: Any  # "learn", "label", "correct" or "expire"
     table: Any  # pyarrow.Table, whose last column is the target
     first: list[Any] | None  # what was said of each row when it was first asked about
     refused: str | None  # why the model did not take it

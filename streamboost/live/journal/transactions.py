@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.live.journal.records import KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
+from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
@@ -39,22 +39,23 @@ class Transaction:
     def write_counts(self) -> None:
         """Write down what was counted."""
         upsert = "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"
-        self.db.executemany(upsert, [(name, change) for name, change in self.counts.items() if change])
+        self.db.executemany(upsert, self.counts.items())
 
     # Entries and ids.
 
-    def add_entry(self, kind: str, table: Any, first: list[Any] | None = None, origin: Any = None) -> int:
-        """Add rows to be learned; return the number of the entry."""
+    def add_entry(self, kind: str, table: Any, first: list[Any] | None = None, origin: Any = None) -> Entry:
+        """Add rows to be learned; return the entry as it will be read."""
         data = sealed(table_bytes(table))
         if len(data) > LARGEST:
             raise ValueError(
                 f"the request has {len(data):,} bytes, expected at most {LARGEST:,}. "
                 f"Send its {table.num_rows:,} rows in several requests."
             )
-        texts = (None if value is None else json.dumps(value) for value in (first, origin))
         self.count(entries=1)
         insert = "INSERT INTO entries (kind, rows, first, origin) VALUES (?, ?, ?, ?)"
-        return int(self.db.execute(insert, (kind, data, *texts)).lastrowid or 0)
+        texts = None if first is None else json.dumps(first), None if origin is None else json.dumps(origin)
+        number = int(self.db.execute(insert, (kind, data, *texts)).lastrowid or 0)
+        return Entry(number, kind, table, first, None, origin)
 
     def refuse(self, number: int, reason: str) -> None:
         """Note that an entry cannot be learned."""
@@ -146,7 +147,7 @@ class Transaction:
         if surplus > 0:
             self._delete_learned("ORDER BY time, number LIMIT ?", surplus)
 
-    def take_back(self, labels: Mapping[str, Any]) -> None:
+    def revert_labels(self, labels: Mapping[str, Any]) -> None:
         """Undo :meth:`set_labels`: a row has the earlier label again, or goes if that is None.
 
         A row that has come anew under the same key stays as it is.
