@@ -1,4 +1,4 @@
-"""The predictions of a run: a directory of parts, one a checkpoint, which readers take as one table.
+"""The predictions of a run: a directory of part files, one a checkpoint, which readers take as one table.
 
 Tables of rows flow in and are held in memory; with every checkpoint they become a file named by its first row::
 
@@ -32,7 +32,7 @@ PART_BYTES = 32_000_000  # of Arrow columns held in memory: a million rows of nu
 
 
 class PredictionParts:
-    """Rows of predictions, written a part at a time.
+    """Writes predictions a part file at a time.
 
     At most ``PART_BYTES`` of rows are held, and their encoding while a part is written: if a checkpoint takes longer to
     come, there are several parts before it.
@@ -65,7 +65,7 @@ class PredictionParts:
         self._n_bytes = 0
 
     def begin(self) -> None:
-        """Begin with no rows; a directory that holds anything is not touched, but refused."""
+        """Make the directory; refuse one that holds anything."""
         if self.directory.is_dir() and any(self.directory.iterdir()):
             raise FileExistsError(
                 f"{str(self.directory)!r} is there already, expected a new or empty directory for predictions. Go on "
@@ -74,7 +74,7 @@ class PredictionParts:
         self.directory.mkdir(exist_ok=True)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, for :meth:`resumed`."""
+        """Return what a checkpoint keeps, for :meth:`resumed`."""
         return {"columns": {field.name: str(field.type) for field in self.schema}, "last": self._last}
 
     @classmethod
@@ -95,7 +95,7 @@ class PredictionParts:
         return parts
 
     def add(self, table: Any) -> None:
-        """Take in rows; they are on disk after the next :meth:`write`."""
+        """Add rows; they are on disk after the next :meth:`write`."""
         if table.num_rows:
             self._held.append(table.cast(self.schema))
             self._n_bytes += self._held[-1].nbytes
@@ -103,7 +103,7 @@ class PredictionParts:
             self.write()
 
     def write(self) -> None:
-        """Bring the rows that are held to disk, as a part."""
+        """Write the rows that are held as a part."""
         if not self._held:
             return
         table, sink = pa.concat_tables(self._held), pa.BufferOutputStream()
@@ -117,7 +117,7 @@ class PredictionParts:
 
 
 def check_directory(path: str | os.PathLike[str]) -> Path:
-    """A directory for parts, there or not, whose name tells a format that is known."""
+    """Return a directory for parts, new or not; refuse other files and unknown formats."""
     checked = Path(path)
     if checked.suffix not in ("", ".parquet", ".csv"):
         raise ValueError(
@@ -134,7 +134,7 @@ def check_directory(path: str | os.PathLike[str]) -> Path:
 
 
 def prediction_schema(task: Task, target: Any, has_probabilities: bool) -> Any:
-    """The columns of predictions: the row's number, its target, what was predicted, and how surely."""
+    """Return the columns of predictions: row number, target, prediction, and its probability."""
     kind = label_type(target) if task == "classification" else pa.float64()
     fields = [("row", pa.int64()), ("target", kind), ("prediction", kind)]
     return pa.schema([*fields, ("probability", pa.float64())] if has_probabilities else fields)
@@ -156,15 +156,9 @@ def prediction_table(schema: Any, rows: NDArray[Any], y: NDArray[Any], predicted
 
 
 def label_type(kind: Any) -> Any:
-    """How labels of an Arrow type are written: every label of that type, and any that may come later, fits."""
-    for test, chosen in (
-        (pa.types.is_boolean, pa.bool_()),
-        (pa.types.is_integer, pa.int64()),
-        (pa.types.is_floating, pa.float64()),
-    ):
-        if test(kind):
-            return chosen
-    return pa.string()
+    """Return the type in which labels of an Arrow type are written, wide enough for any that may come later."""
+    kinds = {pa.types.is_boolean: pa.bool_(), pa.types.is_integer: pa.int64(), pa.types.is_floating: pa.float64()}
+    return next((chosen for is_kind, chosen in kinds.items() if is_kind(kind)), pa.string())
 
 
 def as_column(values: Any, known: Any, kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The bad rows of a run: each counted once, put into quarantine with reason and place, and no more than are allowed."""
+"""Bad rows of a run: counted once, written to a file with reason and place, and limited in number."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Quarantine:
 
     Parameters
     ----------
-    path : path
-        Made with the first bad row.
+    path : path, optional
+        Made with the first bad row; without it rows are only counted.
     limit_bytes : int
-        Beyond this rows are counted, but no longer written.
+        Beyond this rows are counted, but no longer written; 100 MB by default.
 
     Examples
     --------
@@ -44,15 +44,17 @@ class Quarantine:
     ('the target is missing', 1)
     """
 
-    def __init__(self, path: str | os.PathLike[str], limit_bytes: int = QUARANTINE_BYTES) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] | None, limit_bytes: int = QUARANTINE_BYTES) -> None:
+        self.path = None if path is None else Path(path)
         self.limit_bytes = limit_bytes
         self.n = 0
-        self.length = self.path.stat().st_size if self.path.exists() else 0
+        self.length = self.path.stat().st_size if self.path is not None and self.path.exists() else 0
 
     def add(self, reason: str, *, text: str, position: Any = None, row: int | None = None) -> None:
-        """Write down a bad row."""
+        """Write a bad row."""
         self.n += 1
+        if self.path is None:
+            return
         entry = {"time": time.time(), "row": row, "position": position, "reason": reason, "text": text[:TEXT_KEPT]}
         line = (json.dumps(entry, default=str) + "\n").encode()
         if self.length + len(line) > self.limit_bytes:
@@ -62,36 +64,34 @@ class Quarantine:
         self.length += len(line)
 
     def flush(self) -> None:
-        """Bring all of it to disk."""
-        if self.path.exists():
+        """Sync the file to disk."""
+        if self.path is not None and self.path.exists():
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())
 
     def truncate(self, n: int, length: int) -> None:
         """Go back to an earlier length; the rows after it come again."""
-        if self.length > length:
+        if self.path is not None and self.length > length:
             os.truncate(self.path, length)
         self.n, self.length = n, min(self.length, length)
 
 
-class BadRows:
-    """Where a run puts rows that cannot be learned.
+class BadRows(Quarantine):
+    """The rows of a run that cannot be learned.
 
     Parameters
     ----------
-    file : Quarantine, optional
-        Without it they are only counted.
+    path : path, optional
+        As in :class:`Quarantine`; None by default.
     strict : bool
-        Whether the first one is an error.
+        Whether the first one is an error; False by default.
     limit : int, optional
-        How many may come since the run began or was resumed.
+        How many may come since the run began or was resumed; any number by default.
 
     Attributes
     ----------
-    n : int
-        How many there were, those before a resume among them.
     unread : list of BadRow
-        Those a source could not read, and that are not put aside yet.
+        Those a source could not read, and that are not in quarantine yet.
 
     Examples
     --------
@@ -104,25 +104,28 @@ class BadRows:
     streamboost.runs.quarantine.TooManyBadRows: 2 bad rows are more than max_bad=1; the last one: ...
     """
 
-    def __init__(self, file: Quarantine | None = None, *, strict: bool = False, limit: int | None = None) -> None:
-        self.file, self.strict, self.limit = file, strict, limit
-        self.n = self._n_before = 0
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, strict: bool = False, limit: int | None = None
+    ) -> None:
+        super().__init__(path)
+        self.strict, self.limit, self._n_before = strict, limit, 0
         self.unread: list[BadRow] = []
         self._places: dict[int, None] = {}  # the latest last
         self._last_reason = ""
 
     @property
     def places(self) -> NDArray[np.uint64]:
-        """Where those of the source were, as numbers."""
+        """Return the places of unreadable rows as numbers."""
         return np.array(list(self._places), dtype=np.uint64)
 
-    def go_on(self, n: int, places: Any) -> None:
-        """Begin with those of the run that is resumed."""
-        self.n = self._n_before = n
+    def resume(self, kept: tuple[int, int], places: Any) -> None:
+        """Go on from the count, the length and the places of a checkpoint."""
+        self.truncate(*kept)
+        self._n_before = self.n
         self._places = dict.fromkeys(map(_fingerprint, places))
 
     def quarantine_unread(self) -> None:
-        """Put aside what the source could not read; what it comes upon again after a resume counts once."""
+        """Quarantine what the source could not read; what it meets again after a resume counts once."""
         for bad in self.unread:
             place = _fingerprint(bad.place)
             if place not in self._places:
@@ -133,17 +136,15 @@ class BadRows:
         self.unread.clear()
 
     def quarantine(self, reason: str, text: str, position: Any, row: int | None) -> None:
-        """Put a row aside."""
+        """Quarantine a row."""
         if self.strict:
             raise ValueError(f"row {row}: {reason} Its chunk was not learned. Leave out --strict to go on without it.")
-        self.n += 1
         self._last_reason = reason
-        if self.file is not None:
-            with writing(self.file.path, "resume: no row is lost"):
-                self.file.add(reason, text=text, position=position, row=row)
+        with writing(self.path or "", "resume: no row is lost"):
+            self.add(reason, text=text, position=position, row=row)
 
     def check(self) -> None:
-        """End the run if there were too many since it began or was resumed."""
+        """Raise :class:`TooManyBadRows` if there were too many since the run began or was resumed."""
         n = self.n - self._n_before
         if self.limit is not None and n > self.limit:
             raise TooManyBadRows(
@@ -153,7 +154,7 @@ class BadRows:
 
 
 def _fingerprint(place: Any) -> int:
-    """A number for the place of a bad row; what is one already stays as it is."""
+    """Return a number for the place of a bad row; what is one already stays as it is."""
     if not isinstance(place, str):
         return int(place)
     return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")

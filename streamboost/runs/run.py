@@ -2,12 +2,12 @@
 
 The order of events for every chunk of rows::
 
-    read ─▶ sift ─▶ predict and learn ─▶ keep predictions ─▶ keep score ─▶ report
+    read ─▶ validate ─▶ predict, then learn ─▶ keep predictions ─▶ score ─▶ report
                                                                   │ now and then
                 a part of predictions and quarantine to disk ─▶ checkpoint ─▶ acknowledge to the source
 
-A checkpoint holds the model, the place in the source, the scores and how much was written. Going on from one removes
-what was written after it, so a run that was killed and resumed is the same as one that never stopped.
+A checkpoint holds the model, the position in the source, the scores and how much was written. Resuming removes what was
+written after it, so a run that was killed and resumed is the same as one that never stopped.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choo
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
-from streamboost.runs.quarantine import BadRows, Quarantine
+from streamboost.runs.quarantine import BadRows
 from streamboost.sources import Batch, Source
 
 logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """Raised by a signal handler while a run waits for rows: the run comes to its end as after :meth:`Run.stop`."""
+    """Raised by a signal handler while a run waits for rows: the run ends as after :meth:`Run.stop`."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run goes.
+    """What a run learns, reports and writes.
 
     Parameters
     ----------
@@ -55,22 +55,22 @@ class Options:
         The column to predict.
     task : {"regression", "classification"}
     chunk : int
-        Rows read at a time.
+        Rows read at a time; 1,000 by default.
     every, window : int
-        Rows between reports, and how far back windowed metrics look.
+        Rows between reports, and how far back windowed metrics look; 1,000 by default.
     metrics : sequence of str or Metric classes, optional
-        As in :func:`streamboost.prequential.prequential`, and the area under the ROC curve of two classes.
+        By default as in :func:`streamboost.prequential.prequential`, and the area under the ROC curve of two classes.
     checkpoint_rows, checkpoint_seconds : int, float, optional
-        A checkpoint after so many rows, or after so much time, whichever is first; one comes at the end in any case.
+        A checkpoint after so many rows (by default any number) or seconds (30), whichever is first, and at the end.
     predictions : path, optional
         A new directory for what was predicted of every row before it was learned: Parquet parts, or CSV if its name
-        ends in ``.csv``; see :mod:`streamboost.runs.prediction_files`.
+        ends in ``.csv``; see :mod:`streamboost.runs.prediction_files`. None by default.
     strict : bool
-        End at the first bad row, instead of putting it into quarantine.
+        End at the first bad row, instead of putting it into quarantine; False by default.
     max_bad : int, optional
-        End when there are more bad rows than this.
+        End when there are more bad rows than this; never by default.
     ignore : sequence of str
-        Columns to leave out.
+        Columns to leave out; none by default.
     """
 
     target: str
@@ -88,7 +88,7 @@ class Options:
 
 
 class Run:
-    """A model on its way through a source.
+    """A model that learns a source.
 
     Parameters
     ----------
@@ -97,14 +97,14 @@ class Run:
         ``stop`` if that is None: it does not wait for a broker or a file when the run is to end.
     model : estimator
         Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
-        :mod:`streamboost.cluster`, is always needed: ``detach`` tells what a checkpoint keeps of it, ``attach`` goes
-        back to that; ``confirm``, if it has that, hears that the checkpoint is on disk, and ``begin_anew`` what was
-        kept by a run that ended before it had learned anything.
+        :mod:`streamboost.cluster`, is always needed: ``detach`` returns what a checkpoint keeps of it, ``attach`` goes
+        back to that; ``confirm`` (optional) is told that the checkpoint is on disk, ``begin_anew`` (optional) what a
+        run kept that ended before it had learned anything.
     options : Options
     directory : path, optional
-        For checkpoints and quarantine; without it nothing survives the process.
+        For checkpoints and quarantine; without it, the default, nothing survives the process.
     resume : bool
-        Go on from the newest checkpoint of the directory if there is one.
+        Go on from the newest checkpoint of the directory if there is one; False by default.
 
     Examples
     --------
@@ -142,38 +142,38 @@ class Run:
         self._is_whole = True  # model, position and outputs belong together: not so in the middle of a chunk
         self._is_begun = self._is_resumed = False
         self._stopping = self.is_waiting = False
-        self._borrowed: dict[str, Any] = {}  # what the source had where it now asks this run
+        self._borrowed: dict[str, Any] = {}  # attributes of the source that this run has replaced
         self._saved = (0, time.monotonic())
         self._way_out = "begin anew" if directory is None else "resume: no row is lost"  # where there is no room
         self.store = None if directory is None else CheckpointStore(directory)
-        self.quarantine = None if directory is None else Quarantine(Path(directory) / "quarantine.jsonl")
-        self.bad = BadRows(self.quarantine, strict=options.strict, limit=options.max_bad)
+        path = None if directory is None else Path(directory) / "quarantine.jsonl"
+        self.bad = BadRows(path, strict=options.strict, limit=options.max_bad)
         try:
             if options.predictions is not None:
                 check_directory(options.predictions)
             found = None if self.store is None else self.store.latest()
             if found is not None:
-                self._go_on(found, resume)
-            elif self.quarantine is not None:
-                self.quarantine.truncate(0, 0)
+                self._resume(found, resume, str(Path(directory or "")))
+            else:
+                self.bad.truncate(0, 0)
         except BaseException:
             self.close()
             raise
-        asked: Any = source  # which asks this run, until it is closed: then another may read it
-        if not options.strict and getattr(asked, "on_bad", None) == "raise":
-            self._borrowed["on_bad"], asked.on_bad = "raise", self.bad.unread.append
-        if getattr(asked, "stop", self) is None:  # so that it waits for nothing when the run is to end
-            self._borrowed["stop"], asked.stop = None, lambda: self._stopping
+        calls: Any = source
+        if not options.strict and getattr(calls, "on_bad", None) == "raise":
+            self._borrowed["on_bad"], calls.on_bad = "raise", self.bad.unread.append
+        if getattr(calls, "stop", self) is None:  # so that it waits for nothing when the run is to end
+            self._borrowed["stop"], calls.stop = None, lambda: self._stopping
 
-    def _go_on(self, found: Checkpoint, resume: bool) -> None:
-        assert self.quarantine is not None
-        directory, state = str(self.quarantine.path.parent), found.state
-        is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a cut, if it holds anything
+    def _resume(self, found: Checkpoint, resume: bool, directory: str) -> None:
+        """Take up a checkpoint; refuse one that does not belong to this run."""
+        state = found.state
+        is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a model on workers
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
             if resume:  # its parts are removed
                 self._resume_predictions(state)
                 self.predictions = None
-            self.quarantine.truncate(0, 0)
+            self.bad.truncate(0, 0)
             if hasattr(self.model, "begin_anew"):
                 self.model.begin_anew(found.model)
             return
@@ -195,15 +195,14 @@ class Run:
             self.model = found.model
         self.position, self.rows = found.position, found.rows
         self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
-        self.bad.go_on(state["n_bad"], state["bad_places"])
+        self.bad.resume(state["quarantine"], state["bad_places"])
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
-        self.quarantine.truncate(*state["quarantine"])
         if self.book is not None:
             self.book.every = self.options.every
 
     def _resume_predictions(self, state: dict[str, Any]) -> None:
-        """Go on with the parts of a run, in the directory they are in: in another one they would have gaps."""
+        """Go on with the parts of a run; refuse another directory, where they would have gaps."""
         given, known = self.options.predictions, state["predictions"]
         if given is None or not isinstance(known, dict):  # a list is of a version that wrote files, which are left be
             return
@@ -216,13 +215,11 @@ class Run:
         if known["last"] is not None or Path(given).resolve() == before:  # else they may be of another run
             self.predictions = PredictionParts.resumed(given, known, state["rows_read"])
 
-    # The loop.
-
     def reports(self) -> Iterator[Report]:
-        """Go through the source; yield a report every so many rows, and one at the end."""
+        """Learn the source; yield a report every so many rows, and one at the end."""
         try:
             for batch in self._batches():
-                yield from self._take_in(batch)
+                yield from self._learn_batch(batch)
                 if self._is_checkpoint_due():
                     self.checkpoint()
             self._is_whole = False
@@ -236,11 +233,11 @@ class Run:
                 self.checkpoint()
 
     def stop(self) -> None:
-        """Come to an end after the chunk at hand; may be called from a signal handler."""
+        """End after the chunk at hand; may be called from a signal handler."""
         self._stopping = True
 
     def _batches(self) -> Iterator[Batch]:
-        """What the source has; while it is waited for, :class:`Interrupted` may come."""
+        """Read the source; while it waits, :class:`Interrupted` may be raised."""
         batches = iter(self.source.read(self.position, self.options.chunk))
         while not self._stopping:
             try:
@@ -254,29 +251,29 @@ class Run:
                 return
             yield batch
 
-    def _take_in(self, batch: Batch) -> Iterator[Report]:
+    def _learn_batch(self, batch: Batch) -> Iterator[Report]:
         table = batch.table.drop_columns([name for name in self.options.ignore if name in batch.table.column_names])
         if not self._is_begun:
             self._begin(table)
         assert self.book is not None
-        sifted = self.guard.sift(table, self.options.target, self.options.task, self.model)
+        checked = self.guard.sift(table, self.options.target, self.options.task, self.model)
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
         self.bad.quarantine_unread()
-        for row, reason in sifted.reasons.items():
+        for row, reason in checked.reasons.items():
             self.bad.quarantine(reason, _as_text(table, row), batch.position, self.rows_read + row)
         self._is_whole = False
-        numbers = self.rows_read + np.flatnonzero(sifted.good)
         reports: list[Report] = []
-        if len(sifted.y):
+        if len(checked.y):
             started = time.perf_counter()
-            y, said, numbers = self._learn(sifted.X, sifted.y, numbers, batch.position)
+            numbers = self.rows_read + np.flatnonzero(checked.good)
+            y, predicted, numbers = self._learn(checked.X, checked.y, numbers, batch.position)
             seconds = time.perf_counter() - started
             self.guard.learned(y)
             self.rows += len(y)
             if self.predictions is not None:
                 with writing(self.predictions.directory, self._way_out):
-                    self.predictions.add(prediction_table(self.predictions.schema, numbers, y, said))
-            reports = list(self.book.add(Scored(y, said, seconds), self.model))
+                    self.predictions.add(prediction_table(self.predictions.schema, numbers, y, predicted))
+            reports = list(self.book.add(Scored(y, predicted, seconds), self.model))
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
@@ -284,7 +281,7 @@ class Run:
         yield from reports  # last: whoever stops listening here stops between two chunks
 
     def _begin(self, table: Any) -> None:
-        """Get ready, now that the columns are known."""
+        """Make the score book and the prediction files, now that the columns are known."""
         options = self.options
         if options.target not in table.column_names:
             raise ValueError(f"there is no target column {options.target!r}, expected one of {table.column_names}.")
@@ -306,17 +303,17 @@ class Run:
     def _learn(
         self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
     ) -> tuple[NDArray[Any], Predictions, NDArray[Any]]:
-        """Predict and learn rows; those that the model refuses, each by itself, go into quarantine."""
+        """Predict and learn rows; quarantine those that the model refuses, each by itself."""
         try:
             return y, predict_then_learn(self.model, X, y), numbers
         except (TypeError, ValueError) as error:
             if self.options.strict:
                 raise
             refusal = error
-        kept, said, refused = [], [], []
+        kept, predicted, refused = [], [], []
         for row in range(len(y)):
             try:
-                said.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
+                predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
             except (TypeError, ValueError) as error:
                 refused.append((row, re.sub(r"\brow 0\b", f"row {numbers[row]}", str(error))))
@@ -325,9 +322,7 @@ class Run:
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
             self.bad.quarantine(reason, _as_text(whole, row), position, int(numbers[row]))
-        return y[kept], concatenate(said) if said else no_predictions(0), numbers[kept]
-
-    # Checkpoints.
+        return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
 
     def _is_checkpoint_due(self) -> bool:
         rows, moment = self._saved
@@ -336,10 +331,10 @@ class Run:
         return is_far or (seconds is not None and time.monotonic() - moment >= seconds)
 
     def checkpoint(self) -> None:
-        """Write down where the run is; the source hears of it when that is durable."""
+        """Save model, position, scores and outputs; acknowledge the position when they are durable."""
         self._saved = (self.rows_read, time.monotonic())
         parts = self.predictions
-        if self.store is None or self.quarantine is None:
+        if self.store is None:
             if parts is not None:
                 with writing(parts.directory, self._way_out):
                     parts.write()
@@ -347,7 +342,7 @@ class Run:
         try:
             if parts is not None:  # before the checkpoint: were it after, a kill between the two would leave a gap
                 parts.write()
-            self.quarantine.flush()
+            self.bad.flush()
             kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
             before = self.store.paths()
             try:
@@ -378,7 +373,7 @@ class Run:
             "bad_places": self.bad.places,
             "predictions": None if self.predictions is None else self.predictions.state(),
             "given": {"ignore": list(self.options.ignore), "predictions": given},
-            "quarantine": [0, 0] if self.quarantine is None else [self.quarantine.n, self.quarantine.length],
+            "quarantine": [self.bad.n, self.bad.length],
         }
 
     def close(self) -> None:
