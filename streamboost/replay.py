@@ -8,7 +8,6 @@ lazy form: constant memory, constant cost per row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.features.binning import Bins
+from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
+from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
-FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
 BY_ROW = ("_X", "_y", "_weight", "_leaf_ids", "_recorded")  # what is held, row after row
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
@@ -215,8 +215,7 @@ class Replay:
         """Rows between two refits, as full as the window is now."""
         if self.window is None:
             return self.refit_every
-        share = self.fill / self.window
-        return max(self.soonest, int(self.refit_every * share * math.sqrt(share)))
+        return int(interval(self.fill, self.window, self.refit_every, self.soonest))
 
     def _prepared(self, learner: int) -> int:
         """Let the cut points follow the window before a learner is refitted."""

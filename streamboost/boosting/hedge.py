@@ -131,7 +131,11 @@ class Hedge:
         self._reweigh()
 
     def _reweigh(self) -> None:
-        """Work out everybody's weight from what they have lost."""
+        """Work out everybody's weight from what they have lost.
+
+        The formula of :func:`streamboost.kernels.hedge.reweigh`, in NumPy: its exponentials round otherwise, and models
+        whose boosters come and go have always been weighed by these.
+        """
         n_voters, n = len(self.decays) - 1, len(self.experts)
         self.posterior = np.zeros_like(self.losses)
         for v in range(n_voters):

@@ -9,13 +9,12 @@ import numpy as np
 from streamboost._types import FloatArray, IntArray
 from streamboost.kernels import losses as loss_kernels
 from streamboost.kernels.compiling import compiled_inside, compiled_with
-from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, Rule, to_prediction, to_score, value
+from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, TIE, Rule, to_prediction, to_score, value
 
 # experts, decays, temperature_scale, seen, losses, posterior, weights
 Hedging = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 READ_LAST, READ_MEAN, READ_HEDGE, READ_HEDGE_OF_MEANS = range(4)  # experts are partial sums, or means of them
-TIE = 1e-9
 # What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
 # 0.0001 does, and half a point if its class is wrong.
 LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)

@@ -13,7 +13,10 @@ Rule = tuple[int, float, float, int]  # the loss: its number, its option, its ri
 
 SQUARED, ABSOLUTE, QUANTILE, HUBER, POISSON, LOGISTIC, HINGE, SOFTMAX = range(8)
 DESCENT, RESIDUAL = range(2)
+# e³⁰⁰ is about 10¹³⁰: beyond any count, and its square still fits a float, so that sums of squared gradients
+# stay finite too.
 LARGEST_EXPONENT = 300.0
+TIE = 1e-9  # scores nearer than this to one another are equal
 SMALLEST, LARGEST = 2.2250738585072014e-308, 1.7976931348623157e308
 
 

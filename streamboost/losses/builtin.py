@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
+from streamboost.kernels.losses import LARGEST_EXPONENT, TIE
 from streamboost.losses.base import Loss, LossConstants, Scale, row_weights, summed, whole
-from streamboost.losses.links import LARGEST_EXPONENT, Identity, Link, Log, Logit, Margin, SoftmaxLink
-
-TIE = 1e-9  # scores nearer than this to one another are equal
+from streamboost.losses.links import Identity, Link, Log, Logit, Margin, SoftmaxLink
 
 
 @dataclass(frozen=True)

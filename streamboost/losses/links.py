@@ -14,10 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamboost._types import FloatArray
-
-# e³⁰⁰ is about 10¹³⁰: beyond any count, and its square still fits a float, so that sums of squared gradients
-# stay finite too.
-LARGEST_EXPONENT = 300.0
+from streamboost.kernels.losses import LARGEST_EXPONENT
 
 _SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)
 _LARGEST_PROBABILITY = 1.0 - float(np.finfo(np.float64).epsneg)

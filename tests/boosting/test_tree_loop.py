@@ -37,7 +37,6 @@ from streamboost.losses import (
     Quantile,
     Softmax,
     Squared,
-    links,
 )
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import flatten, same_state
@@ -67,7 +66,7 @@ def rule(loss, descent=DESCENTS["algorithm 1"]):
 # The formulas, each compiled as something Python may call
 
 LOSS_NAMES = ["value", "add_gradient", "to_prediction", "to_score", "set_gradients", "slope", "set_targets"]
-INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["expert_loss", "mix", "learn_hedge"], replay_kernels: ["interval"]}
+INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["expert_loss", "mix", "learn_hedge"]}
 for_python = compiled_with(base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
 alone = types.SimpleNamespace(
     **{name: for_python(getattr(room, name).py_func) for room, names in INSIDE.items() for name in names}
@@ -202,18 +201,7 @@ def test_the_hedge_is_the_plain_one(name, m, l2, seed, weights):
     close(paired_test[2:], expected)
 
 
-@given(fill=st.integers(1, 500), room=st.integers(1, 500), every=st.integers(1, 300), soonest=st.integers(1, 40))
-def test_refits_are_as_far_apart_as_the_replay_says(fill, room, every, soonest):
-    replay = Replay(room, refit_every=every, soonest=soonest)
-    stack = TreeStack(1, max_depth=1)
-    stack.open(1, 1)
-    replay.open(stack, 1)
-    replay.counts[0] = fill = min(fill, room)
-    assert alone.interval(fill, room, every, replay.soonest) == replay.interval
-
-
 def test_constants_are_the_same_on_both_paths():
-    assert links.LARGEST_EXPONENT == loss_kernels.LARGEST_EXPONENT
     assert np.finfo(float).tiny == loss_kernels.SMALLEST
     assert set(in_kernels.LOSSES) == set(streamboost.losses.NAMES.values())
 

@@ -175,9 +175,7 @@ MUTANTS = [
     Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, target, w,",
            "learn_hedge(rule, expert_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
     # The memory.
-    Mutant("replay-interval", _REPLAY, "int(self.refit_every * share * math.sqrt(share))",
-           "int(self.refit_every * share)", REPLAY, "how often a window that fills is refitted"),
-    Mutant("replay-interval-kernel", _REPLAY_KERNELS, "int(every * share * math.sqrt(share))", "int(every * share)",
+    Mutant("replay-interval", _REPLAY_KERNELS, "int(every * share * math.sqrt(share))", "int(every * share)",
            REPLAY, "the same in the compiled loop"),
     Mutant("replay-turn", _REPLAY, "self.turn = (self.turn + 1) % len(learners)", "self.turn = 0", REPLAY,
            "learners take turns"),
