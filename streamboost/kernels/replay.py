@@ -14,7 +14,7 @@ from streamboost.kernels import linear as linear_kernels
 from streamboost.kernels import losses as loss_kernels
 from streamboost.kernels import tree_rows as walk_kernels
 from streamboost.kernels.bases import Line, base_scores
-from streamboost.kernels.compiling import compiled, compiled_inside, compiled_with
+from streamboost.kernels.compiling import compiled_inside, compiled_with
 from streamboost.kernels.layout import (
     AT,
     CODE,
@@ -40,7 +40,7 @@ Codes = NDArray[np.uint8]
 Windows = tuple[FloatArray, IntArray, LevelBins, FloatArray, FloatArray, FloatArray, Leaves, Codes]
 
 
-@compiled
+@compiled_with(base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels)
 def interval(fill: int, room: int, every: int, soonest: int) -> int:
     """Rows between two refits, as full as the window is now."""
     share = fill / room
