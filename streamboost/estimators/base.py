@@ -175,12 +175,16 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         y: Any,
         sample_weight: Any,
         *,
-        dialect: Dialect = "array",
+        dialect: Dialect | Literal["one"] = "array",
         classes: Any = None,
         after: Prepared | None = None,
     ) -> Prepared:
+        """Prepare rows in one of the dialects, or one dict."""
         encoder, labels, committee = self._known(after)
-        rows, grown = X if isinstance(X, Encoded) else self._encode(X, dialect, encoder, known_only=False)
+        if dialect == "one":
+            rows, grown = encoder.encode_one(X)
+        else:
+            rows, grown = X if isinstance(X, Encoded) else self._encode(X, dialect, encoder, known_only=False)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         n, width = rows.shape
@@ -220,7 +224,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         if prepared.encoder is not encoder:
             self._commit_schema(prepared)
-        return self._learn_targets(prepared.X, prepared.targets, prepared.weight)
+        if prepared.targets.labels is None:
+            return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
+        return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
 
     def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Forget everything and learn the rows; if they are refused, nothing is forgotten."""
@@ -365,9 +371,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _make_loss(self, targets: Targets) -> Loss:
         """Make the loss for targets such as these."""
 
-    @abstractmethod
-    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        """Learn checked rows; return the raw scores made before."""
+    def _learn_classes(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        """Learn checked rows of classes; return the raw scores made before."""
+        raise NotImplementedError
 
     # Predicting never changes anything.
 
@@ -470,8 +476,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         w : float
             The row's weight.
         """
-        encoded = self._known(None)[0].encode_one(x)
-        self._learn_prepared(self._prepare(encoded, [y], None if w == 1.0 else [w]))
+        self._learn_prepared(self._prepare(x, [y], None if w == 1.0 else [w], dialect="one"))
 
     def learn_many(self, X: Any, y: Any, *, w: Any = None) -> None:
         """Learn a frame of rows; columns are matched by name, and new ones may come."""

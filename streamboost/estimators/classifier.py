@@ -22,6 +22,7 @@ from streamboost.estimators.base import Prepared, Row, StreamEstimator, Targets
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
 
+HALVES: FloatArray = np.array([-0.5, 0.5])  # of one score for two classes: the score of each
 Method: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
 
 
@@ -106,8 +107,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             What to return. A class not known when a row was predicted has probability 0 there; the label of a row
             predicted before any class was known is None.
         """
-        self._check_method(method)
-        return self.predict_from_scores(self._learn_prepared(self._prepare(X, y, sample_weight)), method)
+        return self.learn_prepared(self._prepare(X, y, sample_weight), method=method)
 
     def learn_prepared(self, prepared: Prepared, *, method: Method = "predict") -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
@@ -122,7 +122,10 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             As in :meth:`learn`.
         """
         self._check_method(method)
-        return self.predict_from_scores(self._learn_prepared(prepared), method)
+        scores = self._learn_prepared(prepared)
+        if prepared.targets.n_declared == len(self.labels_):
+            scores = self._class_scores(scores)
+        return self.predict_from_scores(scores, method)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -169,9 +172,9 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def _class_scores(self, scores: FloatArray) -> FloatArray:
         """One score for two classes as a score for each, where new classes may come."""
-        if not self._is_log_loss() or isinstance(self.committee_.loss, Softmax):
+        if type(self.committee_.loss) is Softmax or not self._is_log_loss():
             return scores
-        return np.concatenate([-scores / 2, scores / 2], axis=1)[:, : len(self.labels_)]
+        return scores * HALVES[: len(self.labels_)]
 
     def _decision(self, scores: FloatArray) -> FloatArray:
         if scores.shape[1] == 2:
@@ -273,23 +276,25 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             committee = defaults.make_committee(self._options(names), loss, committee.boosters[0].seed, one_score=True)
         return committee
 
-    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        labels, known, codes, committee = targets.labels, targets.n_declared, targets.y[:, 0], self.committee_
+    def _learn_classes(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+        y, labels, known = targets
+        committee = self.committee_
         assert labels is not None
-        self.labels_ = labels.first(known)
         if not self._is_log_loss():
             self.labels_ = labels
-            return self._learn_rows(X, defaults.margins(codes, committee.loss.n_outputs), weight)
-        self._make_room()
+            return self._learn_rows(X, defaults.margins(y[:, 0], committee.loss.n_outputs), weight)
+        if not hasattr(self, "labels_") or self.labels_ is not labels:
+            self.labels_ = labels.first(known)
+            self._make_room()
         if known == len(labels):
-            return self._learn_codes(X, codes, weight)
+            return self._learn_codes(X, y, weight)  # learn_prepared makes class scores of them, if they are asked for
         scores = np.full((len(X), len(labels)), -math.inf)
         start = 0
         while start < len(X):  # up to the first row of a class not known yet; that row brings it
-            stop = start + int(np.argmax(np.append(codes[start:], math.inf) >= known))
+            stop = start + int(np.argmax(np.append(y[start:], math.inf) >= known))
             if stop > start:
                 rows = slice(start, stop)
-                scores[rows, :known] = self._learn_codes(X[rows], codes[rows], weight[rows])
+                scores[rows, :known] = self._class_scores(self._learn_codes(X[rows], y[rows], weight[rows]))
             if stop < len(X):
                 row = slice(stop, stop + 1)
                 if known and committee.n_rows:  # before its class is known
@@ -299,16 +304,15 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 if committee.n_rows:
                     committee.events.append(Event(committee.n_rows, "new class", str(self.classes_[-1])))
                 self._make_room(X[row])
-                self._learn_codes(X[row], codes[row], weight[row])
+                self._learn_codes(X[row], y[row], weight[row])
                 stop += 1
             start = stop
         return scores
 
     def _learn_codes(self, X: FloatArray, codes: FloatArray, weight: FloatArray) -> FloatArray:
-        """Learn rows of known classes; return a score for each class."""
-        if not isinstance(self.committee_.loss, Softmax):
-            codes = 2.0 * codes - 1.0
-        return self._class_scores(self._learn_rows(X, codes[:, None], weight))
+        """Learn rows of known classes."""
+        is_coded = type(self.committee_.loss) is Softmax
+        return self._learn_rows(X, codes if is_coded else 2.0 * codes - 1.0, weight)
 
     def _make_room(self, x: FloatArray | None = None) -> None:
         """Give new classes an output, as unlikely on the rows remembered as a class never seen so far is."""

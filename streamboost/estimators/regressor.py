@@ -120,7 +120,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
         """Predict each row, then learn it; return the predictions made before learning."""
-        return self.learn_prepared(self._prepare(X, y, sample_weight))
+        return self.predict_from_scores(self._learn_prepared(self._prepare(X, y, sample_weight)))
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
@@ -156,9 +156,6 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     def _make_loss(self, targets: Targets) -> Loss:
         return defaults.make_regression_loss(self.loss, targets.y.shape[1])
-
-    def _learn_targets(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
-        return self._learn_rows(X, targets.y, weight)
 
 
 def encode_numbers(y: Any) -> FloatArray:

@@ -18,6 +18,7 @@ from reprlib import repr as brief
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from streamboost._types import FloatArray
 from streamboost.features.reading import (
@@ -35,6 +36,7 @@ from streamboost.features.reading import (
 
 LARGEST = sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
+ARROW_NUMBERS = {pa.float64(), pa.float32(), pa.int64(), pa.int32(), pa.int16(), pa.int8()}
 
 
 class Encoded(NamedTuple):
@@ -51,6 +53,7 @@ class _Index(NamedTuple):
     numbers: dict[Hashable, int]  # the positions of columns of numbers alone
     texts: dict[Hashable, tuple[int, dict[str, int]]]  # a column's position, and its categories
     pick: Callable[[Any], Any] | None  # all values of a dict in the order of the columns, if all are known
+    is_numeric: bool  # whether all columns hold numbers, and a bare array has them in their order
 
 
 class Encoder:
@@ -137,6 +140,9 @@ class Encoder:
         """
         if dialect not in ("array", "dict"):
             raise ValueError(f"dialect is {dialect!r}, expected 'array' or 'dict'. If unsure, leave it out.")
+        plain = self._known_numbers(X)
+        if plain is not None:
+            return Encoded(plain, self)
         rows = read(X, dialect)
         draft = _Draft(self, known_only=known_only)
         places = self._match(rows, draft, owner)
@@ -154,10 +160,19 @@ class Encoder:
         """
         if not hasattr(x, "items"):
             raise TypeError(f"x is {brief(x)}, expected a dict of one row. For many rows use encode.")
-        index = self._lookup()
-        complete = self._complete(x, index)
-        if complete is not None:
-            return Encoded(complete, self)  # most rows of a stream
+        index = getattr(self, "_index", None) or self._lookup()
+        # most rows of a stream miss nothing; of a plain dict only, as to look something up changes a defaultdict
+        if index.pick is not None and type(x) is dict and len(x) == self.n_features:
+            try:
+                values = index.pick(x)
+                if index.texts:
+                    values = [*values]
+                    for j, levels in index.texts.values():
+                        values[j] = levels[values[j]]
+                if PLAIN_NUMBERS.issuperset(map(type, values)) and True not in map(math.isinf, values):
+                    return Encoded(np.array([values], dtype=np.float64), self)  # (1, d)
+            except (KeyError, TypeError, OverflowError):
+                pass
         row: list[float] = [NAN] * self.n_features
         rest = []
         for name, value in x.items():
@@ -182,35 +197,35 @@ class Encoder:
         return self.__dict__  # without the index
 
     def _lookup(self) -> _Index:
-        """Return the index of names, made when it is first needed."""
-        index: _Index | None = getattr(self, "_index", None)
-        if index is None:
-            # the columns of bare arrays go by 0, 1, 2, ..., as River names them
-            names: Sequence[Hashable] = range(self.n_features) if self.names is None else self.names
-            places = list(zip(names, range(self.n_features), self.kinds, strict=True))
-            numbers = {name: j for name, j, kind in places if kind == "number"}
-            texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
-            is_known = len(numbers) + len(texts) == len(names) > 1  # of a single name, itemgetter makes no tuple
-            pick = itemgetter(*names) if is_known else None
-            self._index = index = _Index({name: j for name, j, _ in places}, numbers, texts, pick)
+        """Make the index of names."""
+        # the columns of bare arrays go by 0, 1, 2, ..., as River names them
+        names: Sequence[Hashable] = range(self.n_features) if self.names is None else self.names
+        places = list(zip(names, range(self.n_features), self.kinds, strict=True))
+        numbers = {name: j for name, j, kind in places if kind == "number"}
+        texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
+        is_known = len(numbers) + len(texts) == len(names) > 1  # of a single name, itemgetter makes no tuple
+        positions = {name: j for name, j, _ in places}
+        in_order = self.names is None or positions.keys() != set(range(self.n_features))
+        is_numeric = len(numbers) == len(names) > 0 and in_order
+        pick = itemgetter(*names) if is_known else None
+        self._index = index = _Index(positions, numbers, texts, pick, is_numeric)
         return index
 
-    def _complete(self, x: Mapping[Any, object], index: _Index) -> FloatArray | None:
-        """A dict row with nothing missing, nothing new and nothing unusual, or None."""
-        # a plain dict only: to look something up changes a defaultdict
-        if index.pick is None or type(x) is not dict or len(x) != self.n_features:
+    def _known_numbers(self, X: Any) -> FloatArray | None:
+        """Return a copy of an array or Arrow table of numbers in the known columns; None if it has to be looked at."""
+        if not (getattr(self, "_index", None) or self._lookup()).is_numeric:
             return None
-        try:
-            values = index.pick(x)
-            if index.texts:
-                values = [*values]
-                for j, levels in index.texts.values():
-                    values[j] = levels[values[j]]
-            if PLAIN_NUMBERS.issuperset(map(type, values)) and True not in map(math.isinf, values):
-                return np.array([values], dtype=np.float64)  # (1, d)
-        except (KeyError, TypeError, OverflowError):
-            pass
-        return None
+        if type(X) is np.ndarray:
+            if X.dtype != np.float64 or X.ndim != 2 or X.shape[1] != self.n_features:
+                return None
+            rows = np.array(X, order="C")
+        else:
+            if type(X) is not pa.Table or X.column_names != self.names or not ARROW_NUMBERS.issuperset(X.schema.types):
+                return None
+            rows = np.empty((len(X), self.n_features))
+            for j, column in enumerate(X.columns):
+                rows[:, j] = column.to_numpy()
+        return None if np.isinf(rows).any() else rows
 
     def _code(self, levels: dict[str, int], level: str, known_only: bool) -> float | None:
         """The code of a level of a known column; None for a new one that is to be learned."""
@@ -248,7 +263,7 @@ class Encoder:
         """Say where in the encoded rows each column goes; None for a column left out."""
         if rows.by_name or (rows.named and self.new_columns == "grow" and not self._is_unnamed):
             return [draft.place(name) for name in rows.names]
-        width, positions = len(rows.names), self._lookup().positions
+        width, positions = len(rows.names), (getattr(self, "_index", None) or self._lookup()).positions
         if width == self.n_features and (not rows.named or self.names is None) and positions.keys() == set(rows.names):
             return [positions[name] for name in rows.names]  # whole numbers: the names of columns without any
         if rows.named and self.names is not None and list(rows.names) != self.names:
@@ -272,7 +287,7 @@ class _Draft:
         self.encoder = encoder
         self.known_only = known_only
         self.n_features = encoder.n_features
-        self.known = encoder._lookup().positions
+        self.known = (getattr(encoder, "_index", None) or encoder._lookup()).positions
         self.names: list[Hashable] | None = None  # given by a frame to columns that had none
         self.added: dict[Hashable, int] = {}
         self.kinds: dict[int, Kind] = {}

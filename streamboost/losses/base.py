@@ -148,10 +148,11 @@ class Loss(ABC):
         """Which of the finite targets (n, k) mean something to this loss; all do unless a loss says otherwise."""
         return np.ones(y.shape, dtype=np.bool_)
 
-    @property
-    def takes_any_number(self) -> bool:
-        """Whether every finite number is a target."""
-        return type(self).is_coded is Loss.is_coded
+    takes_any_number: ClassVar[bool] = True  # whether every finite number is a target
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.takes_any_number = cls.is_coded is Loss.is_coded
 
     def check_targets(self, y: FloatArray) -> None:
         """Raise a ``ValueError`` that names the first row of targets (n, k) this loss cannot learn from."""

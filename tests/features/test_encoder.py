@@ -1102,6 +1102,28 @@ def test_rows_that_bring_something_new_leave_the_encoder_as_it_was():
     assert second.categories == {"1": {"x": 0, "z": 1}}
 
 
+NUMBER_TYPES = {pa.float64(): 1e300, pa.float32(): 0.1, pa.int64(): 2**53 + 1, pa.uint64(): 2**63 + 3, pa.int8(): -7}
+
+
+@pytest.mark.parametrize("known_only", [False, True])
+@pytest.mark.parametrize("dialect", ["array", "dict"])
+@pytest.mark.parametrize("names", [["a", "b"], ["b", "a"], [1, 0], ["a", 0], None])
+def test_known_columns_of_numbers_are_encoded_as_if_looked_at(names, dialect, known_only, monkeypatch):
+    encoder = taught(np.zeros((1, 2)) if names is None else [{name: 1.0} for name in names])
+    given = [np.array([[1.5, NAN], [3.0, 4.0]]), np.array([[1.5, np.inf]]), np.asfortranarray([[1.0, 2.0], [3.0, 4.0]])]
+    given += [np.array([[1, 2]]), np.array([[1.0]]), pa.table({"a": [1.0, None], "b": [NAN, 2.0]})]
+    given += [pa.table({"a": pa.array([value, None, 1], kind), "b": [1.0] * 3}) for kind, value in NUMBER_TYPES.items()]
+    given += [
+        pa.table({"a": [np.inf], "b": [1]}),
+        pa.table({"b": [1.0], "a": [2.0]}),
+        pa.table({"a": [1.0], "b": ["t"]}),
+    ]
+    given += [pa.table({"a": pa.chunked_array([[1], [2, None]]), "b": pa.chunked_array([[1.0, 2.0], [3.0]])})]
+    quick = [outcome(encoder.encode, X, dialect=dialect, known_only=known_only) for X in given]
+    monkeypatch.setattr(Encoder, "_known_numbers", lambda *_: None)
+    assert quick == [outcome(encoder.encode, X, dialect=dialect, known_only=known_only) for X in given]
+
+
 def test_what_was_encoded_does_not_alias_the_encoder():
     encoder = Encoder()
     encoded = encoder.encode([{"a": "x"}])
