@@ -15,21 +15,15 @@ FILES = {
     "uplot.css": "uplot/uPlot.min.css",
     "uplot-licence.txt": "uplot/LICENSE",
 }
-MEDIA_TYPES = {
-    "css": "text/css",
-    "html": "text/html",
-    "js": "text/javascript",
-    "svg": "image/svg+xml",
-    "txt": "text/plain",
-}
+MEDIA_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @cache
 def content(name: str) -> bytes:
-    """A file of the list."""
+    """Return a file of the list."""
     return resources.files("streamboost.dashboard").joinpath(FILES[name]).read_bytes()
 
 
 def text(name: str) -> str:
-    """The same as text."""
-    return content(name).decode("utf-8")
+    """Return a file of the list as text."""
+    return content(name).decode()

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from streamboost.dashboard.assets import SCRIPTS, text
+from streamboost.dashboard.assets import SCRIPTS, content, text
 from streamboost.dashboard.feed import Feed
 
 LINE_OF_MODULES = re.compile(r"^(import .*;$|export )", re.MULTILINE)
@@ -24,11 +24,7 @@ def write_page(feed: Feed, path: str | os.PathLike[str]) -> Path:
     ----------
     feed : Feed
     path : path
-        Replaced if it is there.
-
-    Returns
-    -------
-    Path
+        Replaced if it is there; returned.
 
     Examples
     --------
@@ -52,7 +48,7 @@ def _page(feed: Feed) -> str:
     styles = [text("uplot.css"), text("page.css")]
     script = "".join(LINE_OF_MODULES.sub("", text(name)) for name in SCRIPTS)
     scripts = [f"/*\n{text('uplot-licence.txt')}*/\n{text('uplot.js')}", script]
-    icon = base64.b64encode(text("icon.svg").encode()).decode()
+    icon = base64.b64encode(content("icon.svg")).decode()
     # Nothing may be loaded, and nothing run but what is in the file.
     policy = f"default-src 'none'; img-src data:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
     head = [

@@ -1,9 +1,8 @@
 """The feed between a run and those who watch it.
 
-One thread publishes observations, any number of listeners take them. Nobody waits for anybody: the publisher keeps the
-latest messages for all, and a listener that is too slow finds, instead of what it missed, the history as it stands.
-That history is bounded too: the newest observations are all kept, of the older ones every second, fourth, eighth and so
-on, evenly over the whole run.
+One thread publishes observations, any number of listeners take them. Nobody waits: the publisher keeps the latest
+messages, and a listener that is too slow gets the history instead of what it missed. That history is bounded too: the
+newest observations are all kept, of the older ones every second, fourth, eighth and so on, evenly over the run.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class Feed:
     Parameters
     ----------
     title : str
-        What runs, in a few words.
+        What runs, in a few words; empty by default.
     about : dict, optional
-        More of it, such as source, target, task and model; shown as text.
+        More of it, such as source, target, task and model, shown as text; none by default.
 
     Examples
     --------
@@ -78,16 +77,11 @@ class Feed:
         self._ended = False
         self._listeners: list[Subscription] = []
 
-    # Publishing.
-
     def publish(self, observation: Mapping[str, Any]) -> None:
-        """Take in an observation and hand it on; never waits for a listener.
+        """Keep an observation and pass it to listeners, without waiting for any.
 
-        Parameters
-        ----------
-        observation : dict
-            Strict JSON as :func:`~streamboost.dashboard.observe` makes it; at least ``"rows"``. Events happened at its
-            time, unless they are dicts with a ``"time"`` of their own, None if nobody knows.
+        It is strict JSON as :func:`~streamboost.dashboard.observe` makes it; at least ``"rows"``. Events happened at
+        its time, unless they are dicts with a ``"time"`` of their own, None if nobody knows.
         """
         rows, time = operator.index(observation["rows"]), observation.get("time")
         plain = map(plain_event, observation.get("events", ()))
@@ -102,7 +96,7 @@ class Feed:
             self._send("observation", f'{_numbered(kept)[:-1]},"events":{told}}}')
 
     def end(self) -> None:
-        """Say that no more will come: pages show "ended", and go on if more comes after all."""
+        """Tell listeners that no more will come: pages show "ended", and go on if more comes after all."""
         with self._lock:
             self._ended = True
             self._send("ended", "{}")
@@ -131,10 +125,8 @@ class Feed:
         for listener in self._listeners:
             listener._call()
 
-    # Listening.
-
     def history(self) -> dict[str, Any]:
-        """Everything so far, thinned out: title, about, observations (without their events), events, ended."""
+        """Return everything so far, thinned out: title, about, observations (without events), events, ended."""
         with contextlib.closing(self.subscribe()) as listener:
             history: dict[str, Any] = json.loads(listener.take()[0].data)
         return history
@@ -142,10 +134,8 @@ class Feed:
     def subscribe(self, wake: Callable[[], object] | None = None) -> Subscription:
         """Listen from now on; the first message is the history.
 
-        Parameters
-        ----------
-        wake : callable, optional
-            Called, in the publisher's thread, whenever there is something to take; it must return at once.
+        ``wake``, None by default, is called in the publisher's thread whenever there is something to take; it must
+        return at once.
         """
         listener = Subscription(self, wake)
         with self._lock:
@@ -162,7 +152,7 @@ class Feed:
 
     @property
     def n_listeners(self) -> int:
-        """How many listen now."""
+        """Return the number of listeners."""
         return len(self._listeners)
 
 
@@ -176,7 +166,7 @@ class Subscription:
         self.closed = False
 
     def take(self) -> list[Message]:
-        """What has come since the last call; one history at first, and after more has come than is kept."""
+        """Return messages since the last call; one history at first, and after more has come than is kept."""
         feed = self._feed
         with feed._lock:
             before, self._taken = self._taken, feed._published

@@ -1,4 +1,4 @@
-"""How a model stands, as plain JSON: what a dashboard shows of one moment."""
+"""The state of a model as plain JSON: what a dashboard shows of one moment."""
 
 from __future__ import annotations
 
@@ -32,32 +32,30 @@ def observe(
     workers: Iterable[Mapping[str, Any]] = (),
     time: float | None = None,
 ) -> dict[str, Any]:
-    """Put down how a model stands.
-
-    Call it where the model learns: it reads the model, and nothing may change meanwhile.
+    """Describe a model as it is now, in the thread that learns: nothing may change meanwhile.
 
     Parameters
     ----------
     model : object
         Any estimator, booster or committee. Of other models, and of those that have not learned yet, only the numbers
-        given here are put down.
+        given here are shown.
     rows : int
         Rows learned, counted as the rows of ``events`` are: from the model's very first.
     running, windowed : dict
         Metrics by name, over all rows and over the latest.
     rows_per_second : float or None
     latency_ms : dict, optional
-        ``{"p50": ..., "p99": ...}`` of predictions.
+        ``{"p50": ..., "p99": ...}`` of predictions; None by default.
     events : iterable of Event, or of dicts with "row", "kind" and "detail"
-        What happened since the last observation.
+        What happened since the last observation; nothing by default.
     pending : int, optional
-        Rows that wait for their label; left out where labels come with their rows.
+        Rows that wait for their label; None, the default, where labels come with their rows.
     quarantined : int
-        Rows refused so far.
+        Rows refused so far; 0 by default.
     workers : iterable of dicts
-        Of a model that lives on several workers: what each says of itself, a number or a text by name.
+        Of a model that lives on several workers: numbers or texts by name of each; none by default.
     time : float, optional
-        Seconds since 1970; now, if left out.
+        Seconds since 1970; now by default.
 
     Returns
     -------
@@ -98,19 +96,12 @@ def observe(
 
 def observe_report(model: Any, report: Any, **more: Any) -> dict[str, Any]:
     """Observe a model together with a prequential report; ``more`` is passed to :func:`observe`."""
-    return observe(
-        model,
-        rows=report.rows_before + report.rows,
-        running=report.running,
-        windowed=report.windowed,
-        rows_per_second=report.rows_per_second,
-        events=report.events,
-        **more,
-    )
+    shown = {name: getattr(report, name) for name in ("running", "windowed", "rows_per_second", "events")}
+    return observe(model, rows=report.rows_before + report.rows, **shown, **more)
 
 
 def finite(value: Any) -> float | None:
-    """A number as JSON has it; None for what it has not."""
+    """Return a finite number, None for others, which JSON does not have."""
     if value is None:
         return None
     number = float(value)
@@ -118,16 +109,14 @@ def finite(value: Any) -> float | None:
 
 
 def plain_event(event: Any) -> dict[str, Any]:
-    """An event as JSON, from a named tuple or a dict; long details are cut, a time of its own is kept."""
-    row, kind, detail = (
-        (event["row"], event["kind"], event.get("detail", "")) if isinstance(event, Mapping) else event[:3]
-    )
-    plain = {"row": int(row), "kind": _text(kind), "detail": _text(detail)}
-    return plain | {"time": finite(event["time"])} if isinstance(event, Mapping) and "time" in event else plain
+    """Return an event, a named tuple or a dict, as JSON; long details are shortened, a time of its own is kept."""
+    found = event if isinstance(event, Mapping) else dict(zip(("row", "kind", "detail"), event, strict=False))
+    plain = {"row": int(found["row"]), "kind": _text(found["kind"]), "detail": _text(found.get("detail", ""))}
+    return plain | {"time": finite(found["time"])} if "time" in found else plain
 
 
 def _worker(worker: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers as they are, everything else as text."""
+    """Keep numbers, and make everything else text."""
     return {
         _text(name): finite(value) if isinstance(value, (int, float)) or value is None else _text(value)
         for name, value in worker.items()
@@ -140,13 +129,13 @@ def _text(value: Any) -> str:
 
 
 def _committee(model: Any) -> Any:
-    """The committee behind an estimator, or the model itself if it is one; None if there is none that has learned."""
+    """Return the committee of an estimator, or the model itself if it is one; None if none has learned."""
     committee = getattr(model, "committee_", model)
     return committee if hasattr(committee, "boosters") and committee.n_rows else None
 
 
 def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
-    """The latest edges of every booster, the longest memory first; a challenger says that it is one."""
+    """Return the latest edges of every booster, the longest memory first, and which is a challenger."""
     boosters = [model] if committee is None else committee.boosters
     told = []
     for booster in boosters:
@@ -161,7 +150,7 @@ def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
 
 
 def _gathered(edges: FloatArray) -> FloatArray:
-    """At most so many edges, each the mean of neighbours that know theirs."""
+    """Average neighbours, NaN left out, to at most ``LEARNERS`` edges."""
     if len(edges) <= LEARNERS:
         return edges
     starts = np.linspace(0, len(edges), LEARNERS + 1)[:-1].astype(int)
@@ -177,15 +166,15 @@ def _rounded(values: FloatArray) -> list[float | None]:
 
 
 def _weights(committee: Any) -> list[dict[str, Any]]:
-    """Whom the hedge listens to, the most trusted first; nobody if it is not asked."""
+    """Return the largest weights of the hedge; none if another readout is used."""
     if committee is None or committee.readout != "hedge":
         return []
-    heard = list(committee.weights().items())[:EXPERTS]
-    return [{"memory": memory, "learners": n, "weight": finite(f"{weight:.4g}")} for (memory, n), weight in heard]
+    largest = list(committee.weights().items())[:EXPERTS]
+    return [{"memory": memory, "learners": n, "weight": finite(f"{weight:.4g}")} for (memory, n), weight in largest]
 
 
 def _importances(model: Any, committee: Any) -> dict[str, float]:
-    """The columns that matter most and their shares, where the learners are trees."""
+    """Return the columns with the largest gains and their shares, where the learners are trees."""
     if committee is None or not all(hasattr(booster.stack, "feature_gains") for booster in committee.boosters):
         return {}
     gains = committee.feature_gains()

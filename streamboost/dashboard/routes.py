@@ -26,14 +26,10 @@ SECURITY = {
 
 
 def routes(feed: Feed) -> list[Route]:
-    """Routes for an application: ``/`` (the page), ``/dashboard/{file}`` (what it needs), ``/events`` (its messages).
+    """Return routes: ``/`` (the page), ``/dashboard/{file}`` (what it needs), ``/events`` (its messages).
 
     ``/events`` are server-sent events: a ``history`` first, then each ``observation`` as it comes. They end when
     :meth:`Feed.disconnect` is called, which a server has to do before it waits for its connections to close.
-
-    Parameters
-    ----------
-    feed : Feed
 
     Examples
     --------
@@ -47,35 +43,29 @@ def routes(feed: Feed) -> list[Route]:
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 
-    def answer(name: str) -> Response:
-        media_type = MEDIA_TYPES[name.rsplit(".", 1)[1]]
-        return Response(content(name), media_type=media_type, headers={"Cache-Control": "no-cache", **SECURITY})
-
-    async def page(request: Request) -> Response:
-        return answer("page.html")
-
     async def file(request: Request) -> Response:
-        name = request.path_params["file"]
+        name = request.path_params.get("file", "page.html")
         if name not in FILES:
             raise HTTPException(404, "There is no such file.")
-        return answer(name)
+        media_type = MEDIA_TYPES.get(name.rsplit(".", 1)[1], "text/plain")
+        return Response(content(name), media_type=media_type, headers={"Cache-Control": "no-cache", **SECURITY})
 
     async def events(request: Request) -> Response:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **SECURITY}
         messages = () if request.method == "HEAD" else _stream(feed)  # whoever asks for headers alone, gets an end
         return StreamingResponse(messages, media_type="text/event-stream", headers=headers)
 
-    return [Route("/", page), Route("/dashboard/{file}", file), Route("/events", events)]
+    return [Route("/", file), Route("/dashboard/{file}", file), Route("/events", events)]
 
 
 async def _stream(feed: Feed) -> AsyncIterator[str]:
-    """Messages as they come, until the feed or the client ends it."""
+    """Yield messages as they come, until the feed or the client ends it."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     listener = feed.subscribe(lambda: loop.call_soon_threadsafe(ready.set))
     try:
         yield f"retry: {RETRY_MS}\n\n"
         while True:
-            ready.clear()  # this and the next first, so that what comes while messages are taken is not forgotten
+            ready.clear()  # both first, so that what comes while messages are taken is not missed
             is_over = listener.closed
             for message in listener.take():
                 yield f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"

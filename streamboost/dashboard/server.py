@@ -22,14 +22,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine, as a Host 
 
 
 class Running:
-    """A server that runs; :func:`serve_in_thread` makes it. As a context manager it is closed at the end.
-
-    Attributes
-    ----------
-    url : str
-        Where the page is.
-    port : int
-    """
+    """A server that runs at ``url`` and ``port``, made by :func:`serve_in_thread`; a context manager closes it."""
 
     def __init__(self, server: uvicorn.Server, sock: socket.socket, feed: Feed | None) -> None:
         host, self.port = sock.getsockname()[:2]
@@ -74,17 +67,13 @@ def serve_in_thread(
     ----------
     app_or_feed : ASGI application or Feed
     host : str
-        An address of this machine.
+        An address of this machine; 127.0.0.1 by default.
     port : int
-        0 for any that is free; see ``url`` of what is returned.
+        0, the default, for any that is free; see ``url`` of the :class:`Running` server that is returned.
     feed : Feed, optional
-        The feed whose :func:`routes` an application has, so that closing ends its streams.
+        The feed whose :func:`routes` an application has, so that closing ends its streams; None by default.
     public : bool
-        Must be True for addresses that other machines can reach: the page knows no password.
-
-    Returns
-    -------
-    Running
+        Must be True for addresses that other machines can reach: the page knows no password. False by default.
 
     Examples
     --------
@@ -102,12 +91,12 @@ def serve_in_thread(
             "Leave host out to serve this machine alone, or pass public=True if you mean it."
         )
     app = app_or_feed
-    if isinstance(app_or_feed, Feed):
+    if isinstance(app, Feed):
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-        feed = app_or_feed
+        feed = app
         names = [*LOCAL_NAMES, host] if is_ours_alone else ["*"]  # this machine's names alone, whatever a DNS says
         app = Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
     sock = bound(host, port)
@@ -120,12 +109,12 @@ def serve_in_thread(
 
 
 def url_of(host: str, port: int) -> str:
-    """Where a server is."""
+    """Return the address of a server."""
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return True if only this machine reaches an address."""
     if host == "localhost":
         return True
     try:
@@ -135,7 +124,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address, or one sentence on why there is none."""
+    """Return a socket bound to this address; an ``OSError`` says why there is none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind, protocol)
