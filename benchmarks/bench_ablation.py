@@ -26,7 +26,7 @@ from benchmarks.bench_accuracy import error, keep, parser_of
 from benchmarks.peers import Streamboost
 from benchmarks.report import figure, table
 from streamboost.boosting.committee import Committee
-from streamboost.estimators import defaults as recipes
+from streamboost.estimators import defaults
 from streamboost.replay import Replay
 
 Change = Callable[[Committee], Committee]
@@ -128,12 +128,12 @@ def run(job: tuple[str, int, int, str]) -> dict[str, float]:
 @contextmanager
 def changed(change: Change) -> Iterator[None]:
     """Let every new committee go through a change."""
-    make = recipes.make_committee
-    recipes.make_committee = lambda *arguments, **named: change(make(*arguments, **named))
+    make = defaults.make_committee
+    defaults.make_committee = lambda *arguments, **named: change(make(*arguments, **named))
     try:
         yield
     finally:
-        recipes.make_committee = make
+        defaults.make_committee = make
 
 
 def markdown(found: dict[str, dict[str, dict[str, float]]], variants: list[str]) -> str:

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_run [--quick] [--rows N]
 
 The Parquet file holds Friedman's stream. The bare loop has all rows in memory as arrays and learns them in chunks of
-1,000; the run reads the file, sifts the rows, keeps score, writes predictions and a checkpoint every 30 s. Both in
+1,000; the run reads the file, checks the rows, keeps score, writes predictions and a checkpoint every 30 s. Both in
 processes of their own, in turn, three times; the ratio is of the medians of CPU seconds, and of wall seconds besides.
 """
 

@@ -156,7 +156,7 @@ def compare(
         for name, model in models.items()
     }
     for batch in itertools.chain([] if first is None else [first], batches):
-        found = Guard().sift(batch.table, target, task)
+        found = Guard().validate(batch.table, target, task)
         for name, model in models.items():
             list(books[name].add(Scored(found.y, predict(model, found.X), 0.0)))
     reports, n_rows = {name: book.report().running for name, book in books.items()}, books["A"].rows

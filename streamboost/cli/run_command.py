@@ -254,7 +254,7 @@ def check_parameters(
     if not parameters or table is None:
         return
     rows = table.select([name for name in table.column_names if name not in without])
-    found = Guard().sift(rows, target, task)
+    found = Guard().validate(rows, target, task)
     X, y = found.X.slice(0, ROWS_TRIED), found.y[:ROWS_TRIED]
     refusal = first_refusal(ESTIMATORS[task](**parameters), X, y)
     if refusal is not None and first_refusal(ESTIMATORS[task](), X, y) is None:

@@ -46,7 +46,7 @@ def theory(
             raise UsageError("the source has no rows, expected some that the model has not learned.")
         table = pa.concat_tables(tables, promote_options="default")
         check_column(target, table.column_names, "--target")
-        found = Guard().sift(table, target, task_of(estimator), estimator)
+        found = Guard().validate(table, target, task_of(estimator), estimator)
         n = len(found.y)
         if not n:
             reason = next(iter(found.reasons.values()))

@@ -335,7 +335,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return defaults.make_committee(self._options(names), loss, seed)
 
     def _draw_seed(self, random: np.random.RandomState) -> int:
-        return int(random.randint(2**31 - len(defaults.RUNGS)))
+        return int(random.randint(2**31 - len(defaults.LEVELS)))
 
     def _random(self) -> np.random.RandomState:
         try:

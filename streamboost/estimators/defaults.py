@@ -31,7 +31,7 @@ ONE_VERSUS_REST = ("logistic", "hinge")
 MODELS = (("learn_one", "predict_one", "clone"), ("partial_fit", "predict"), ("fit", "predict"))  # that can be wrapped
 
 
-class Rung(NamedTuple):
+class Level(NamedTuple):
     """What sets a booster of the ladder apart from the first, which has the longest memory."""
 
     learners: float  # of n_estimators
@@ -40,11 +40,11 @@ class Rung(NamedTuple):
     forget: float | None  # rows after which a leaf begins to fade
 
 
-RUNGS = (
-    Rung(learners=1.0, depth=0, steps=1.0, forget=None),
-    Rung(learners=2 / 3, depth=0, steps=2.0, forget=20.0),
-    Rung(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
-    Rung(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
+LEVELS = (
+    Level(learners=1.0, depth=0, steps=1.0, forget=None),
+    Level(learners=2 / 3, depth=0, steps=2.0, forget=20.0),
+    Level(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
+    Level(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart
@@ -119,7 +119,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
         Booster(
             loss,
             make_descent(
-                options.descent, options.learning_rate, loss, rung.steps, stack.step_share, one_score=one_score
+                options.descent, options.learning_rate, loss, level.steps, stack.step_share, one_score=one_score
             ),
             stack,
             base=make_base(options.base, memory, options.monotonic_cst),
@@ -129,8 +129,8 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
             seed=seed + r,
         )
         for r, memory in enumerate(memories)
-        for rung in [RUNGS[min(r, len(RUNGS) - 1)]]
-        for stack in [make_stack(options, rung)]
+        for level in [LEVELS[min(r, len(LEVELS) - 1)]]
+        for stack in [make_stack(options, level)]
     ]
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
@@ -180,7 +180,7 @@ def check_memory(memory: Any) -> list[int | None]:
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))
 
 
-def make_stack(options: Any, rung: Rung = RUNGS[0]) -> Stack:
+def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
     """``"tree"``, ``"linear"``, ``"mlp"``, a stack, or anything :func:`streamboost.stacks.wrap` takes."""
     learner, n_learners = options.learner, options.n_estimators
     if isinstance(learner, Stack):
@@ -193,7 +193,7 @@ def make_stack(options: Any, rung: Rung = RUNGS[0]) -> Stack:
     n_learners = int(n_learners)
     if isinstance(learner, str):
         if learner == "tree":
-            return make_trees(options, rung)
+            return make_trees(options, level)
         if learner == "linear":
             return LinearStack(n_learners)
         if learner == "mlp":
@@ -211,7 +211,7 @@ def make_stack(options: Any, rung: Rung = RUNGS[0]) -> Stack:
     return wrap(copy.deepcopy(learner), n_learners)
 
 
-def make_trees(options: Any, rung: Rung) -> TreeStack:
+def make_trees(options: Any, level: Level) -> TreeStack:
     """The trees of one booster of the ladder."""
     if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
         raise ValueError(
@@ -219,13 +219,13 @@ def make_trees(options: Any, rung: Rung) -> TreeStack:
         )
     depth = options.max_depth
     if isinstance(depth, (int, np.integer)) and depth > 0:
-        depth = max(1, depth - rung.depth)
+        depth = max(1, depth - level.depth)
     return TreeStack(
-        max(1, round(options.n_estimators * rung.learners)),
+        max(1, round(options.n_estimators * level.learners)),
         max_depth=depth,
         min_samples_leaf=options.min_samples_leaf,
         l2=options.l2,
-        forget=rung.forget,
+        forget=level.forget,
         max_features=options.max_features,
         monotonic_cst=opposite(options.monotonic_cst),
     )

@@ -159,7 +159,7 @@ class Learner:
             self._refuse(entry, str(error))
             self._position, self._is_inconsistent = entry.number, False
             return str(error)
-        self.guard.learned(y)
+        self.guard.observe(y)
         self.rows += len(y)
         self._position, self._is_inconsistent = entry.number, False
         first = no_predictions(len(y)) if entry.first is None else decode_predictions(entry.first, self.task)

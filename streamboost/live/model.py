@@ -249,7 +249,7 @@ class LiveModel(PendingRows):
     def _write_rows(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
         """Validate rows, prepare those that are good, and write all of them down."""
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
-        valid = self.guard.sift(table, self.target, self.task, self.model)
+        valid = self.guard.validate(table, self.target, self.task, self.model)
         results = split_results(valid, [table.num_rows for table in tables])
         if len(valid.y):
             bounds, model, names = self.bounds, self.model, valid.X.column_names

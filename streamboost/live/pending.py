@@ -24,7 +24,7 @@ from streamboost.live.request_checks import (
     unlearnable_rows,
 )
 from streamboost.live.results import Answer, BatchKind
-from streamboost.runs.guard import Sifted
+from streamboost.runs.guard import ValidatedRows
 
 CHUNK = 1000  # rows that are dealt with in one transaction, where nobody asked for more
 
@@ -174,7 +174,7 @@ class LabelledRows:
     def _sort_table(self, places: list[int], table: Any) -> None:
         learner, model, target = self.learner, self.learner.model, self.learner.target
         table = table.append_column(target, label_column([self.labels[place] for place in places]))
-        valid = learner.guard.sift(table, target, learner.task, model)
+        valid = learner.guard.validate(table, target, learner.task, model)
         self.bad_labels.update({places[i]: reason for i, reason in valid.reasons.items()})
         good, bounds, labels = np.array(places)[valid.good].tolist(), learner.bounds, valid.y.tolist()
         columns, classes = known_columns(model, self.after), known_classes(model, self.after)
@@ -199,7 +199,7 @@ class LabelledRows:
         if fine:
             self._add_part(valid, fine, good)
 
-    def _add_part(self, valid: Sifted, fine: list[int], places: list[int]) -> None:
+    def _add_part(self, valid: ValidatedRows, fine: list[int], places: list[int]) -> None:
         """Prepare some rows of a table, or raise what the model says to their labels."""
         X, y = valid.X, valid.y
         if len(fine) < len(valid.good):  # leave out columns that none of these rows brought

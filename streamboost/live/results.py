@@ -13,7 +13,7 @@ from streamboost._types import BoolArray, Task
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.evaluation.predictions import Predictions, concatenate, no_predictions
 from streamboost.live.journal import Entry, Transaction
-from streamboost.runs.guard import Sifted
+from streamboost.runs.guard import ValidatedRows
 
 BatchKind: TypeAlias = Literal["learn", "label", "correct", "expire"]
 Answer: TypeAlias = dict[str, Any]  # the figures of a request, with the reasons of all rows that were not learned
@@ -83,7 +83,7 @@ class NotTogether(Exception):
     """Requests that cannot be learned as one; nothing was changed."""
 
 
-def split_results(valid: Sifted, sizes: Sequence[int]) -> list[Learned]:
+def split_results(valid: ValidatedRows, sizes: Sequence[int]) -> list[Learned]:
     """Return what is to become of requests of so many rows each, which were validated as one."""
     if len(sizes) == 1:
         return [Learned(len(valid.y), len(valid.reasons), False, valid.reasons, good=valid.good)]

@@ -25,7 +25,7 @@ LABELS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.typ
           pa.types.is_string, pa.types.is_large_string)  # fmt: skip
 
 
-class Sifted(NamedTuple):
+class ValidatedRows(NamedTuple):
     """The good rows of a table, and what is wrong with the others."""
 
     X: Any  # pyarrow.Table, without the target
@@ -41,8 +41,8 @@ class Guard:
     --------
     >>> import pyarrow as pa
     >>> rows = pa.table({"x": [1.0, 2.0, float("inf")], "y": [3.0, None, 4.0]})
-    >>> sifted = Guard().sift(rows, "y", "regression")
-    >>> sifted.y, sifted.reasons[1]
+    >>> valid = Guard().validate(rows, "y", "regression")
+    >>> valid.y, valid.reasons[1]
     (array([3.]), "the target 'y' is missing, expected a number.")
     """
 
@@ -51,8 +51,8 @@ class Guard:
         self.n = 0
         self.mean_square = 0.0
 
-    def sift(self, table: Any, target: str, task: Task, model: Any = None) -> Sifted:
-        """Sort the rows of an Arrow table; nothing is changed.
+    def validate(self, table: Any, target: str, task: Task, model: Any = None) -> ValidatedRows:
+        """Tell the good rows of an Arrow table from the bad ones; change nothing.
 
         Where a target is large, the gradient of the model is looked at; without a model the target itself must not be
         absurd.
@@ -74,10 +74,10 @@ class Guard:
                 good[row] = False
         if reasons:
             X, y = X.filter(pa.array(good)), y[good]
-        return Sifted(X, y, good, dict(sorted(reasons.items())))
+        return ValidatedRows(X, y, good, dict(sorted(reasons.items())))
 
-    def learned(self, y: NDArray[Any]) -> None:
-        """Hear of targets that were learned."""
+    def observe(self, y: NDArray[Any]) -> None:
+        """Take note of targets that were learned."""
         if not len(y) or y.dtype.kind not in "fiu":
             return
         self.n += len(y)

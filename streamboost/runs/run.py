@@ -256,7 +256,7 @@ class Run:
         if not self._is_begun:
             self._begin(table)
         assert self.book is not None
-        checked = self.guard.sift(table, self.options.target, self.options.task, self.model)
+        checked = self.guard.validate(table, self.options.target, self.options.task, self.model)
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
         self.bad.quarantine_unread()
         for row, reason in checked.reasons.items():
@@ -268,7 +268,7 @@ class Run:
             numbers = self.rows_read + np.flatnonzero(checked.good)
             y, predicted, numbers = self._learn(checked.X, checked.y, numbers, batch.position)
             seconds = time.perf_counter() - started
-            self.guard.learned(y)
+            self.guard.observe(y)
             self.rows += len(y)
             if self.predictions is not None:
                 with writing(self.predictions.directory, self._way_out):

@@ -331,8 +331,8 @@ def test_on_a_stream_that_changes_the_vote_is_close_to_the_best_memory_or_better
     def lost(scores):
         return rmse(scores, y) if isinstance(loss, Squared) else float(np.mean(scores[:, 0] * y <= 0))
 
-    alone = [lost(usual_booster(loss, *rung).learn(X, y)) for rung in ladder]
-    together = lost(Committee([usual_booster(loss, *rung) for rung in ladder]).learn(X, y))
+    alone = [lost(usual_booster(loss, *level).learn(X, y)) for level in ladder]
+    together = lost(Committee([usual_booster(loss, *level) for level in ladder]).learn(X, y))
     assert together < max(alone)
     assert together <= 1.03 * min(alone)
 

@@ -25,14 +25,14 @@ from streamboost.persistence.object_graph import same_state
 from streamboost.replay import Replay
 from streamboost.stacks import BatchStack, LinearStack, TreeStack
 
-RUNGS = (  # window, learners, depth, refit_every, forget, share of the natural step
+LEVELS = (  # window, learners, depth, refit_every, forget, share of the natural step
     (4096, 20, 5, 128, None, 0.2),
     (1024, 12, 4, 64, 20.0, 0.3),
     (256, 8, 3, 32, 50.0, 0.4),
 )
 
 
-def committee(loss=None, rungs=RUNGS, **options):
+def committee(loss=None, levels=LEVELS, **options):
     """A small ladder of the usual make."""
     return Committee(
         [
@@ -43,7 +43,7 @@ def committee(loss=None, rungs=RUNGS, **options):
                 base=Linear(forget=1.0 if window >= 4096 else 1.0 - 3.0 / window),
                 replay=Replay(window, refit_every=every, soonest=8),
             )
-            for window, n_learners, depth, every, forget, share in rungs
+            for window, n_learners, depth, every, forget, share in levels
         ],
         **options,
     )
@@ -142,7 +142,7 @@ def test_after_an_abrupt_change_the_past_is_dropped_once_and_soon(seed):
 def test_a_stream_of_classes_that_changes_is_noticed_too():
     data = friedman(6000, drift=3000, seed=1)
     y = np.where(data.y > np.median(data.y), 1.0, -1.0)
-    made = committee(Logistic(), rungs=[(w, n, d, e, f, 1.0) for w, n, d, e, f, _ in RUNGS])
+    made = committee(Logistic(), levels=[(w, n, d, e, f, 1.0) for w, n, d, e, f, _ in LEVELS])
     scores = made.learn(data.X, y)
     assert [event.kind for event in made.events] == ["memory dropped"]
     assert 3000 < made.events[0].row < 4500
@@ -167,7 +167,7 @@ def test_nobody_challenges_before_there_is_a_past_to_drop():
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: committee(rungs=RUNGS[:1]),
+        lambda: committee(levels=LEVELS[:1]),
         lambda: committee(readout="last"),
         lambda: Committee([Booster(Squared(), GradientDescent(0.1), LinearStack(2)) for _ in range(2)]),
     ],
@@ -220,10 +220,10 @@ def in_a_duel(made):
 def test_a_challenger_comes_as_a_fresh_booster_of_the_same_make_that_learned_the_newest_rows():
     X, y = steady()
     with quick(**ALWAYS):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         challenger, old = made.boosters[-1], made.boosters[0]
-        twin = committee(rungs=SMALL).boosters[0]
+        twin = committee(levels=SMALL).boosters[0]
         twin.learn(X[came - 32 : came], y[came - 32 : came])
         twin.n_rows = came
     assert len(made.boosters) == 3
@@ -239,7 +239,7 @@ def test_a_challenger_comes_as_a_fresh_booster_of_the_same_make_that_learned_the
 def test_a_challenger_that_is_not_better_leaves_and_the_next_waits_twice_as_long():
     X, y = steady(4000)
     with quick(**ALWAYS):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         waits, at = [made.drift_replacement.wait], 0
         for _ in range(4):
             came = at + until(made, in_a_duel, X[at:], y[at:])
@@ -258,10 +258,10 @@ def test_a_challenger_that_is_not_better_leaves_and_the_next_waits_twice_as_long
 def test_who_leaves_has_changed_nothing_in_those_that_stay():
     X, y = steady(1500)
     with quick(**ALWAYS):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         gone = came + until(made, lambda made: not in_a_duel(made), X[came:], y[came:])
-    alone = committee(rungs=SMALL)
+    alone = committee(levels=SMALL)
     alone.learn(X[:gone], y[:gone])
     for ours, theirs in zip(made.boosters, alone.boosters, strict=True):
         assert same_state(ours, theirs)
@@ -270,7 +270,7 @@ def test_who_leaves_has_changed_nothing_in_those_that_stay():
 def test_a_winner_takes_the_place_of_the_old_and_its_past_is_gone():
     X, y = steady(1500, change=500)
     with quick(SIGMAS=2.0):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         assert came >= 500
         winner, short = made.boosters[2], made.boosters[1]
@@ -290,7 +290,7 @@ def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
     gc.disable()  # which, with few objects and large arrays, would come too late to keep memory bounded
     try:
         with quick(**ALWAYS):
-            made = committee(rungs=SMALL)
+            made = committee(levels=SMALL)
             gone = []
             at = 0
             for _ in range(3):
@@ -303,7 +303,7 @@ def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
         assert [one for one in held if id(made.boosters[0]) in one.members] == [made._buffers]
         X, y = steady(1500, change=500)
         with quick(SIGMAS=2.0):
-            made = committee(rungs=SMALL)
+            made = committee(levels=SMALL)
             old = weakref.ref(made.boosters[0].replay)
             won = until(made, lambda made: made.events, X, y)
             made.learn(X[won : won + 10], y[won : won + 10])
@@ -315,7 +315,7 @@ def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
 def test_a_duel_counts_what_the_old_one_loses_more_on_rows_that_weigh():
     X, y = steady(1500, change=500)
     with quick(**ALWAYS):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         expected = np.zeros(4)
         for t, w in zip(range(came, came + 40), [1.0, 0.0, 2.0, 0.5] * 10, strict=True):
@@ -340,7 +340,7 @@ def test_a_copy_made_in_the_middle_of_a_duel_fights_it_out_alike(how, path, tmp_
         monkeypatch.setattr(loops, "COMPILED", ())
     X, y = steady(650, change=300)
     with quick(SIGMAS=2.0):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         middle = came + 90
         made.learn(X[came:middle], y[came:middle])
@@ -360,7 +360,7 @@ def test_a_copy_made_in_the_middle_of_a_duel_fights_it_out_alike(how, path, tmp_
 def test_a_committee_may_be_grown_and_asked_in_the_middle_of_a_duel(change):
     X, y = steady(1000, change=300)
     with quick(SIGMAS=2.0):
-        made = committee(rungs=SMALL)
+        made = committee(levels=SMALL)
         came = until(made, in_a_duel, X, y)
         change(made)
         assert in_a_duel(made)
@@ -376,7 +376,7 @@ def test_a_committee_may_be_grown_and_asked_in_the_middle_of_a_duel(change):
 def test_a_new_class_may_come_in_the_middle_of_a_duel():
     X, y = steady(1200, change=400)
     with quick(SIGMAS=1.0):
-        made = committee(Softmax(n_classes=2), rungs=SMALL)
+        made = committee(Softmax(n_classes=2), levels=SMALL)
         came = until(made, in_a_duel, X, (y > 0).astype(float))
         made.add_outputs(Softmax(n_classes=3), -5.0)
         labels = np.where(X[:, 2] > 0.7, 2.0, (y > 0).astype(float))

@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeRegressor
 from streamboost import SGBRegressor
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
-from streamboost.estimators import defaults as recipes
+from streamboost.estimators import defaults
 from streamboost.losses import Absolute, Hinge, Logistic, Quantile, Softmax, Squared
 from streamboost.stacks import BatchStack, LinearStack, PartialFitStack, TreeStack
 
@@ -21,15 +21,15 @@ def with_options(**options):
 
 
 def committee(loss=None, **options):
-    return recipes.make_committee(with_options(**options), loss or Squared(), seed=3)
+    return defaults.make_committee(with_options(**options), loss or Squared(), seed=3)
 
 
 # The ladder
 
 
 def test_memories_make_a_ladder_with_the_longest_first(monkeypatch):
-    rungs = [recipes.Rung(1.0, 0, 1.0, None), recipes.Rung(0.5, 1, 2.0, 20.0), recipes.Rung(0.25, 3, 3.0, 50.0)]
-    monkeypatch.setattr(recipes, "RUNGS", rungs)
+    levels = [defaults.Level(1.0, 0, 1.0, None), defaults.Level(0.5, 1, 2.0, 20.0), defaults.Level(0.25, 3, 3.0, 50.0)]
+    monkeypatch.setattr(defaults, "LEVELS", levels)
     boosters = committee(learning_rate=0.1).boosters
     assert [booster.replay.window for booster in boosters] == [16384, 1024, 64]
     assert [booster.stack.n_learners for booster in boosters] == [12, 6, 3]
@@ -41,9 +41,9 @@ def test_memories_make_a_ladder_with_the_longest_first(monkeypatch):
 
 
 def test_the_first_rung_is_what_was_asked_for_and_none_below_it_is_larger():
-    (learners, depth, steps, forget), *below = recipes.RUNGS
+    (learners, depth, steps, forget), *below = defaults.LEVELS
     assert (learners, depth, steps, forget) == (1.0, 0, 1.0, None)
-    assert all(0 < rung.learners <= 1.0 and rung.depth >= 0 for rung in below)
+    assert all(0 < level.learners <= 1.0 and level.depth >= 0 for level in below)
 
 
 def test_a_ladder_longer_than_the_recipe_goes_on_as_its_last_rung():
@@ -68,8 +68,8 @@ def test_a_short_memory_forgets_in_its_base_and_a_long_one_does_not():
     forgets = [booster.base.forget for booster in committee().boosters]
     assert forgets[0] == 1.0
     assert forgets[0] > forgets[1] > forgets[2] >= 0.5
-    assert recipes.make_base("linear", None).forget == 1.0
-    assert recipes.make_base("linear", 1).forget == 0.5
+    assert defaults.make_base("linear", None).forget == 1.0
+    assert defaults.make_base("linear", 1).forget == 0.5
 
 
 def test_a_budget_buys_refits():
@@ -110,8 +110,8 @@ def test_two_classes_on_one_score_take_twice_the_step():
     """What counts is how far apart the scores of two classes are: two scores would each take one."""
     for rate in (0.25, None):
         options = with_options(learning_rate=rate)
-        one = recipes.make_committee(options, Logistic(), seed=0, one_score=True)
-        two = recipes.make_committee(options, Softmax(n_classes=2), seed=0)
+        one = defaults.make_committee(options, Logistic(), seed=0, one_score=True)
+        two = defaults.make_committee(options, Softmax(n_classes=2), seed=0)
         for on_one, on_two in zip(one.boosters, two.boosters, strict=True):
             on_one.allocate(2, 1)
             on_two.allocate(2, 1)
@@ -144,16 +144,16 @@ def test_what_could_not_be_promised_is_refused(options):
 
 
 def test_columns_are_constrained_by_name_or_number():
-    assert recipes.number_columns({"b": 1, "a": -1}, ["a", "b"]) == {1: 1, 0: -1}
-    assert recipes.number_columns({1: 1}, None) == {1: 1}
-    assert recipes.number_columns([0, 1], ["a", "b"]) == [0, 1]
-    assert recipes.number_columns(None, ["a"]) is None
+    assert defaults.number_columns({"b": 1, "a": -1}, ["a", "b"]) == {1: 1, 0: -1}
+    assert defaults.number_columns({1: 1}, None) == {1: 1}
+    assert defaults.number_columns([0, 1], ["a", "b"]) == [0, 1]
+    assert defaults.number_columns(None, ["a"]) is None
     with pytest.raises(
         ValueError, match=r"monotonic_cst names the column 'c', expected names the first rows have: 'a'"
     ):
-        recipes.number_columns({"c": 1}, ["a", "b"])
+        defaults.number_columns({"c": 1}, ["a", "b"])
     with pytest.raises(ValueError, match="they have none, so use numbers"):
-        recipes.number_columns({"c": 1}, None)
+        defaults.number_columns({"c": 1}, None)
 
 
 # The parts
@@ -169,14 +169,14 @@ def test_columns_are_constrained_by_name_or_number():
     ],
 )
 def test_learners_go_by_name_or_are_wrapped(learner, kind):
-    stack = recipes.make_stack(with_options(learner=learner))
+    stack = defaults.make_stack(with_options(learner=learner))
     assert isinstance(stack, kind)
     assert stack.n_learners == 12
 
 
 def test_a_stack_given_is_copied_so_that_two_models_do_not_share_it():
     given = LinearStack(7)
-    stack = recipes.make_stack(with_options(learner=given))
+    stack = defaults.make_stack(with_options(learner=given))
     assert stack is not given
     assert stack.n_learners == 7
 
@@ -197,15 +197,15 @@ def test_names_that_are_none_are_refused(option, value):
     ("base", "kind"), [("linear", Linear), ("constant", Constant), (0, Constant), (LinearRegression(), Frozen)]
 )
 def test_bases_go_by_name_number_or_model(base, kind):
-    assert isinstance(recipes.make_base(base), kind)
+    assert isinstance(defaults.make_base(base), kind)
 
 
 @pytest.mark.parametrize(
     ("loss", "rate", "descent"),
     [
-        (Squared(), None, GradientDescent(share=recipes.SHARE)),
-        (Softmax(n_classes=3), None, GradientDescent(share=recipes.LOG_SHARE)),
-        (Logistic(), None, GradientDescent(share=recipes.LOG_SHARE)),
+        (Squared(), None, GradientDescent(share=defaults.SHARE)),
+        (Softmax(n_classes=3), None, GradientDescent(share=defaults.LOG_SHARE)),
+        (Logistic(), None, GradientDescent(share=defaults.LOG_SHARE)),
         (Squared(), 0.3, GradientDescent(0.3)),
         (Squared(), "theory", GradientDescent("theory")),
         (Absolute(), None, ResidualProjection()),
@@ -214,13 +214,13 @@ def test_bases_go_by_name_number_or_model(base, kind):
     ],
 )
 def test_the_loss_picks_the_descent_and_the_learning_rate_its_step(loss, rate, descent):
-    assert recipes.make_descent(None, rate, loss) == descent
+    assert defaults.make_descent(None, rate, loss) == descent
 
 
 def test_a_rung_takes_longer_steps():
-    assert recipes.make_descent(None, 0.25, Squared(), 2.0) == GradientDescent(0.5)
-    assert recipes.make_descent(None, None, Squared(), 2.0) == GradientDescent(share=2.0 * recipes.SHARE)
-    assert recipes.make_descent(None, 0.25, Absolute(), 2.0) == ResidualProjection(0.5)
+    assert defaults.make_descent(None, 0.25, Squared(), 2.0) == GradientDescent(0.5)
+    assert defaults.make_descent(None, None, Squared(), 2.0) == GradientDescent(share=2.0 * defaults.SHARE)
+    assert defaults.make_descent(None, 0.25, Absolute(), 2.0) == ResidualProjection(0.5)
 
 
 def test_a_descent_given_is_taken_as_it_is():
@@ -233,16 +233,16 @@ def test_a_descent_given_is_taken_as_it_is():
 
 
 def test_losses_are_made_for_the_targets_at_hand():
-    assert recipes.make_regression_loss("auto", 2) == Squared(n_outputs=2)
-    assert recipes.make_regression_loss(Quantile(tau=0.9), 1) == Quantile(tau=0.9)
-    assert recipes.make_classification_loss("auto", 3) == Softmax(n_classes=3)
-    assert recipes.make_classification_loss(Softmax(n_classes=2, l2=0.1), 5) == Softmax(n_classes=5, l2=0.1)
-    assert recipes.make_classification_loss("hinge", 2) == Hinge()
-    assert recipes.make_classification_loss(Logistic(l2=0.1), 4) == Logistic(n_outputs=4, l2=0.1)
+    assert defaults.make_regression_loss("auto", 2) == Squared(n_outputs=2)
+    assert defaults.make_regression_loss(Quantile(tau=0.9), 1) == Quantile(tau=0.9)
+    assert defaults.make_classification_loss("auto", 3) == Softmax(n_classes=3)
+    assert defaults.make_classification_loss(Softmax(n_classes=2, l2=0.1), 5) == Softmax(n_classes=5, l2=0.1)
+    assert defaults.make_classification_loss("hinge", 2) == Hinge()
+    assert defaults.make_classification_loss(Logistic(l2=0.1), 4) == Logistic(n_outputs=4, l2=0.1)
     with pytest.raises(ValueError, match=r"loss is 'poisson', expected 'log_loss'.*SGBRegressor"):
-        recipes.make_classification_loss("poisson", 2)
+        defaults.make_classification_loss("poisson", 2)
 
 
 def test_margins_are_plus_and_minus_one():
-    assert recipes.margins(np.array([0.0, 1.0]), 1).tolist() == [[-1.0], [1.0]]
-    assert recipes.margins(np.array([2.0, 0.0]), 3).tolist() == [[-1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]
+    assert defaults.margins(np.array([0.0, 1.0]), 1).tolist() == [[-1.0], [1.0]]
+    assert defaults.margins(np.array([2.0, 0.0]), 3).tolist() == [[-1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]

@@ -23,25 +23,25 @@ def test_what_the_guard_lets_through_a_model_learns_and_stays_finite(rows):
     table = pa.table(
         {"x": pa.array([x for x, _ in rows], pa.float64()), "y": pa.array([y for _, y in rows], pa.float64())}
     )
-    sifted = Guard().sift(table, "y", "regression")
-    assert sifted.good.sum() == len(sifted.y) == sifted.X.num_rows
-    assert set(np.flatnonzero(~sifted.good)) == set(sifted.reasons)
-    for good, (x, y) in zip(sifted.good, rows, strict=True):
+    valid = Guard().validate(table, "y", "regression")
+    assert valid.good.sum() == len(valid.y) == valid.X.num_rows
+    assert set(np.flatnonzero(~valid.good)) == set(valid.reasons)
+    for good, (x, y) in zip(valid.good, rows, strict=True):
         fine = y is not None and math.isfinite(y) and abs(y) <= 1e100 and not (x is not None and math.isinf(x))
         assert good == fine
-    if len(sifted.y):
+    if len(valid.y):
         model = SGBRegressor(n_estimators=2, memory=32)
-        model.learn(sifted.X, sifted.y)
-        assert np.isfinite(model.predict(sifted.X)).all()
+        model.learn(valid.X, valid.y)
+        assert np.isfinite(model.predict(valid.X)).all()
 
 
 def settled():
     rng = np.random.default_rng(0)
     table = pa.table({"x": rng.normal(size=300), "y": 10 + rng.normal(size=300)})
     guard, model = Guard(), SGBRegressor(n_estimators=3, memory=64, random_state=0)
-    sifted = guard.sift(table, "y", "regression", model)
-    model.learn(sifted.X, sifted.y)
-    guard.learned(sifted.y)
+    valid = guard.validate(table, "y", "regression", model)
+    model.learn(valid.X, valid.y)
+    guard.observe(valid.y)
     return guard, model
 
 
@@ -50,22 +50,22 @@ def settled():
 )
 def test_a_gradient_a_million_times_the_targets_so_far_is_absurd(target, is_bad):
     guard, model = settled()
-    sifted = guard.sift(pa.table({"x": [0.0], "y": [target]}), "y", "regression", model)
-    assert bool(sifted.reasons) == is_bad
+    valid = guard.validate(pa.table({"x": [0.0], "y": [target]}), "y", "regression", model)
+    assert bool(valid.reasons) == is_bad
 
 
 def test_a_large_target_the_model_expects_is_not_absurd():
     guard, model = settled()
     guard.absurd = 0.5
     near = pa.table({"x": [0.0], "y": [10.0]})
-    assert not guard.sift(near, "y", "regression", model).reasons  # the gradient is small, the target is not
-    assert guard.sift(near, "y", "regression").reasons
+    assert not guard.validate(near, "y", "regression", model).reasons  # the gradient is small, the target is not
+    assert guard.validate(near, "y", "regression").reasons
 
 
 def test_zeros_so_far_make_no_number_absurd():
     guard = Guard()
-    guard.learned(np.zeros(500))
-    assert not guard.sift(pa.table({"x": [0.0], "y": [5.0]}), "y", "regression").reasons
+    guard.observe(np.zeros(500))
+    assert not guard.validate(pa.table({"x": [0.0], "y": [5.0]}), "y", "regression").reasons
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_zeros_so_far_make_no_number_absurd():
     ],
 )
 def test_classes_are_what_they_are_and_whole_numbers_are_whole(column, labels):
-    sifted = Guard().sift(pa.table({"x": [1.0, 2.0, 3.0], "y": column}), "y", "classification")
-    assert sifted.y.tolist() == labels
-    assert list(map(type, sifted.y.tolist())) == list(map(type, labels))
-    assert "missing" in sifted.reasons[2]
-    assert (0 in sifted.reasons) == (len(labels) == 1)
-    SGBClassifier(n_estimators=2).learn(sifted.X, sifted.y)
+    valid = Guard().validate(pa.table({"x": [1.0, 2.0, 3.0], "y": column}), "y", "classification")
+    assert valid.y.tolist() == labels
+    assert list(map(type, valid.y.tolist())) == list(map(type, labels))
+    assert "missing" in valid.reasons[2]
+    assert (0 in valid.reasons) == (len(labels) == 1)
+    SGBClassifier(n_estimators=2).learn(valid.X, valid.y)
 
 
 def test_text_where_numbers_are_expected_is_bad_unless_it_is_a_number():
-    sifted = Guard().sift(pa.table({"x": [1.0, 2.0], "y": ["3.5", "many"]}), "y", "regression")
-    assert sifted.y.tolist() == [3.5]
-    assert "'many'" in sifted.reasons[1]
+    valid = Guard().validate(pa.table({"x": [1.0, 2.0], "y": ["3.5", "many"]}), "y", "regression")
+    assert valid.y.tolist() == [3.5]
+    assert "'many'" in valid.reasons[1]
 
 
 def test_a_quarantine_is_cut_back_and_bounded(tmp_path):
@@ -137,9 +137,9 @@ def test_a_verdict_does_not_depend_on_where_chunks_begin(sizes, cuts, settled):
     places = [0, *sorted(cut for cut in cuts if cut < len(y)), len(y)]
     guard, found = Guard(), []
     for start, stop in itertools.pairwise(places):
-        sifted = guard.sift(table.slice(start, stop - start), "y", "regression")
-        guard.learned(sifted.y)
-        found += sifted.good.tolist()
+        valid = guard.validate(table.slice(start, stop - start), "y", "regression")
+        guard.observe(valid.y)
+        found += valid.good.tolist()
     assert found == naive
 
 
@@ -160,7 +160,7 @@ def test_targets_that_tell_no_task_are_refused(column, reason):
 def test_decimals_are_numbers_or_classes_like_others():
     few, many = (pa.chunked_array([pa.array([Decimal(k % n) for k in range(60)])]) for n in (3, 30))
     assert (label_kind(few)[0], label_kind(many)[0]) == ("classification", "regression")
-    sifted = Guard().sift(pa.table({"x": np.zeros(60), "y": few}), "y", "classification")
-    assert sifted.y.tolist() == [k % 3 for k in range(60)]
-    sifted = Guard().sift(pa.table({"x": np.zeros(60), "y": many}), "y", "regression")
-    assert sifted.y.tolist() == [k % 30 for k in range(60)]
+    valid = Guard().validate(pa.table({"x": np.zeros(60), "y": few}), "y", "classification")
+    assert valid.y.tolist() == [k % 3 for k in range(60)]
+    valid = Guard().validate(pa.table({"x": np.zeros(60), "y": many}), "y", "regression")
+    assert valid.y.tolist() == [k % 30 for k in range(60)]
