@@ -1,4 +1,4 @@
-"""What all metrics share: a summary of all rows or a ring of the latest, and how targets and predictions are read."""
+"""What metrics share: a summary of all rows or a ring of the latest, and how targets and predictions are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAN = math.nan
 
 
 class Probabilities(NamedTuple):
-    """What was said of every class: ``values`` (n, K), its columns in the order of ``classes``."""
+    """The probability of every class: ``values`` (n, K), its columns in the order of ``classes``."""
 
     classes: Sequence[Any]
     values: FloatArray
@@ -32,7 +32,7 @@ class Metric(ABC, Generic[Summary]):
     Parameters
     ----------
     window : int, optional
-        Over how many of the latest rows; left out, over all.
+        Over how many of the latest rows; over all by default.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class Metric(ABC, Generic[Summary]):
         self.summary: Summary | None = None
 
     def add(self, y: Any, prediction: Any, weight: Any = None) -> None:
-        """Take in rows.
+        """Add rows.
 
         Parameters
         ----------
         y : array of shape (n,) or (n, m), or a single target
         prediction : array of the same shape, or :class:`Probabilities`
         weight : array of shape (n,) or number, optional
-            What each row counts; 1 if left out. A row of weight 0 takes its place in a window and counts nothing.
+            Of each row; 1 by default. A row of weight 0 takes its place in a window and counts nothing.
         """
         rows = self._encode(y, prediction)
         self.add_encoded(rows, check_weight(weight, len(rows)))
 
     def add_encoded(self, rows: FloatArray, weight: FloatArray) -> None:
-        """Take in encoded rows (n, k) with checked weights."""
+        """Add encoded rows (n, k) with checked weights."""
         if len(rows) == 0:
             return
         if self.ring is not None:
@@ -75,7 +75,7 @@ class Metric(ABC, Generic[Summary]):
 
     @property
     def value(self) -> float:
-        """The metric; NaN where it has no meaning."""
+        """Return the metric; NaN where it has no meaning."""
         summary = self.summary
         if self.ring is not None:
             rows, weight = self.ring.held()
@@ -88,19 +88,19 @@ class Metric(ABC, Generic[Summary]):
 
     @abstractmethod
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
-        """What matters of each row, as numbers (n, k)."""
+        """Return what matters of each row, as numbers (n, k)."""
 
     @abstractmethod
     def _summarise(self, rows: FloatArray, weight: FloatArray) -> Summary:
-        """All that the score needs to know of rows; maybe there are none."""
+        """Summarise rows, of which there may be none."""
 
     @abstractmethod
     def _merge(self, one: Summary, other: Summary) -> Summary:
-        """The summary of the rows of both."""
+        """Return the summary of the rows of both."""
 
     @abstractmethod
     def _score(self, summary: Summary) -> float:
-        """The metric."""
+        """Return the metric."""
 
 
 class Ring:
@@ -112,7 +112,7 @@ class Ring:
         self.n_seen = 0
 
     def add(self, rows: FloatArray, weight: FloatArray) -> None:
-        """Take in rows."""
+        """Add rows."""
         size = len(self.weight)
         if self.rows is None:
             self.rows = np.zeros((size, rows.shape[1]))
@@ -122,31 +122,30 @@ class Ring:
         self.n_seen += len(rows)
 
     def held(self) -> tuple[FloatArray | None, FloatArray]:
-        """The rows, in no particular order, and their weights."""
+        """Return the rows, in no particular order, and their weights."""
         n = min(self.n_seen, len(self.weight))
         return None if self.rows is None else self.rows[:n], self.weight[:n]
 
 
-# What comes in.
-
-
 def errors_of(y: Any, prediction: Any) -> FloatArray:
-    """Prediction minus target, (n, m)."""
-    target, said = np.atleast_1d(np.asarray(y, dtype=float)), np.atleast_1d(np.asarray(prediction, dtype=float))
-    if target.shape != said.shape or target.ndim > 2:
+    """Return prediction minus target, (n, m)."""
+    target, predicted = np.atleast_1d(np.asarray(y, dtype=float)), np.atleast_1d(np.asarray(prediction, dtype=float))
+    if target.shape != predicted.shape or target.ndim > 2:
         raise ValueError(
-            f"y has shape {target.shape} and prediction {said.shape}, expected the same: (n,), or (n, m) for m outputs."
+            f"y has shape {target.shape} and prediction {predicted.shape}, expected the same: (n,), or (n, m) for m outputs."
         )
-    errors: FloatArray = said - target
+    errors: FloatArray = predicted - target
     return errors[:, None] if errors.ndim == 1 else errors
 
 
 def label_lists(y: Any, prediction: Any) -> tuple[list[Any], list[Any]]:
-    """Labels as Python has them."""
-    labels, said = _labels(y), _labels(prediction)
-    if len(labels) != len(said):
-        raise ValueError(f"y has {len(labels)} labels and prediction {len(said)}, expected one prediction a label.")
-    return labels, said
+    """Return labels and predicted labels as Python has them."""
+    labels, predicted = _labels(y), _labels(prediction)
+    if len(labels) != len(predicted):
+        raise ValueError(
+            f"y has {len(labels)} labels and prediction {len(predicted)}, expected one prediction a label."
+        )
+    return labels, predicted
 
 
 def _labels(y: Any) -> list[Any]:
@@ -156,7 +155,7 @@ def _labels(y: Any) -> list[Any]:
 
 
 def read_probabilities(y: Any, prediction: Any) -> tuple[list[Any], Probabilities]:
-    """Labels and probabilities, whose columns are classes as Python has them."""
+    """Return labels and probabilities, whose columns are classes as Python has them."""
     labels = _labels(y)
     if isinstance(prediction, Probabilities):
         classes, values = _labels(prediction.classes), np.asarray(prediction.values, dtype=float)

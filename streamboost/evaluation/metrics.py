@@ -1,11 +1,8 @@
-"""Running and windowed metrics: how good were the predictions so far, and how good were the latest?
+"""Running and windowed metrics: targets and predictions in, a chunk at a time; one number out, :attr:`Metric.value`.
 
-In flow targets and what was predicted of them, a chunk at a time; out flows one number, :attr:`Metric.value`. Without
-``window`` it is over all rows, from a summary of fixed size, merged chunk by chunk as Chan, Golub and LeVeque do it
-(Welford's rule for chunks), so that neither many rows nor large targets cost digits. With ``window=W`` it is computed
+Without ``window`` it is over all rows, from a summary of fixed size, merged chunk by chunk as Chan, Golub and LeVeque do
+it (Welford's rule for chunks), so that neither many rows nor large targets cost digits. With ``window=W`` it is computed
 anew from the latest W rows, which are kept: exact. Where a metric has no meaning, as before the first row, it is NaN.
-
-All state is arrays, numbers and labels, so a snapshot can hold a metric.
 """
 
 from __future__ import annotations
@@ -16,28 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.evaluation.metric_base import NAN, Metric, Probabilities, errors_of, label_lists, read_probabilities
-
-__all__ = [
-    "AUC",
-    "BY_NAME",
-    "MAE",
-    "R2",
-    "RMSE",
-    "Accuracy",
-    "Kappa",
-    "LogLoss",
-    "MeanMetric",
-    "Metric",
-    "Probabilities",
-]
+from streamboost.evaluation.metric_base import NAN, Metric, errors_of, label_lists, read_probabilities
 
 FLOOR = float(np.finfo(float).eps)  # what a probability is worth at least, as in scikit-learn
 N_BINS = 4096  # of the running AUC
 LARGEST_LOGIT = 20.0
-
-
-# Metrics that are means over rows.
 
 
 class Mean(NamedTuple):
@@ -121,7 +101,7 @@ class Accuracy(MeanMetric):
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         pairs = zip(*label_lists(y, prediction), strict=True)
-        return np.array([[float(label == said)] for label, said in pairs]).reshape(-1, 1)
+        return np.array([[float(label == predicted)] for label, predicted in pairs]).reshape(-1, 1)
 
 
 class LogLoss(MeanMetric):
@@ -142,16 +122,15 @@ class LogLoss(MeanMetric):
     need = "probability"
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
-        labels, said = read_probabilities(y, prediction)
-        places = {label: place for place, label in enumerate(said.classes)}
+        labels, predicted = read_probabilities(y, prediction)
+        places = {label: place for place, label in enumerate(predicted.classes)}
         columns = np.array([places.get(label, -1) for label in labels], dtype=int)
-        p = np.concatenate([said.values, np.zeros((len(labels), 1))], axis=1)  # the last for classes without a column
+        p = np.concatenate(
+            [predicted.values, np.zeros((len(labels), 1))], axis=1
+        )  # the last for classes without a column
         chosen = p[np.arange(len(labels)), columns]
         surprise: FloatArray = -np.log(np.clip(chosen, FLOOR, 1.0))
         return surprise[:, None]
-
-
-# Metrics that need more than a mean.
 
 
 class Spread(NamedTuple):
@@ -231,7 +210,7 @@ class Kappa(Metric[FloatArray]):
         return np.array(codes, dtype=float).T
 
     def _summarise(self, rows: FloatArray, weight: FloatArray) -> FloatArray:
-        """The confusion matrix, (K, K)."""
+        """Return the confusion matrix, (K, K)."""
         size = len(self.codes)
         cells = (rows[:, 0] * size + rows[:, 1]).astype(int)
         return _weigh(cells, weight, size * size).reshape(size, size)
@@ -243,16 +222,14 @@ class Kappa(Metric[FloatArray]):
 
     def _score(self, summary: FloatArray) -> float:
         total = summary.sum()
-        if not total:
-            return NAN
-        by_chance = float(summary.sum(axis=0) @ summary.sum(axis=1)) / total**2
         if np.count_nonzero(summary.sum(axis=0) + summary.sum(axis=1)) < 2:
             return NAN
+        by_chance = float(summary.sum(axis=0) @ summary.sum(axis=1)) / total**2
         return float((summary.trace() / total - by_chance) / (1.0 - by_chance))
 
 
 class Counts(NamedTuple):
-    """What came where, from the least likely to the likeliest; (bins,) both."""
+    """Weights of rows by class and bin of probability, from the least likely to the likeliest; (bins,) both."""
 
     positive: FloatArray
     negative: FloatArray
@@ -283,7 +260,7 @@ class AUC(Metric[Counts]):
 
     @property
     def error_bound(self) -> float:
-        """The most the value can differ from the exact one: half the share of pairs in one bin; 0 with a window."""
+        """Return how far the value can be off: half the share of pairs in one bin; 0 with a window."""
         if self.summary is None:
             return 0.0
         positive, negative, _ = self.summary
@@ -291,13 +268,12 @@ class AUC(Metric[Counts]):
         return float(0.5 * (positive @ negative) / n_pairs) if n_pairs else 0.0
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
-        labels, said = read_probabilities(y, prediction)
-        if not self.codes and len(said.classes):
-            self.codes[said.classes[-1]] = 0
+        labels, predicted = read_probabilities(y, prediction)
+        if not self.codes and len(predicted.classes):
+            self.codes[predicted.classes[-1]] = 0
         codes = [self.codes.setdefault(label, len(self.codes)) for label in labels]
-        looked_at = next(iter(self.codes), None)
-        is_it = [label == looked_at for label in said.classes]
-        return np.stack([np.array(codes, dtype=float), said.values[:, is_it].sum(axis=1)], axis=1)
+        positive = [label == next(iter(self.codes), None) for label in predicted.classes]
+        return np.stack([np.array(codes, dtype=float), predicted.values[:, positive].sum(axis=1)], axis=1)
 
     def _summarise(self, rows: FloatArray, weight: FloatArray) -> Counts:
         codes, p = rows.T
@@ -325,7 +301,7 @@ BY_NAME: dict[str, type[Metric[Any]]] = {cls.name: cls for cls in (RMSE, MAE, R2
 
 
 def _log_odds_bins(p: FloatArray) -> IntArray:
-    """The bin of each probability, (n,)."""
+    """Return the bin of each probability, (n,)."""
     with np.errstate(divide="ignore"):
         log_odds = np.log(p) - np.log1p(-np.minimum(p, 1.0))
     share = (np.clip(log_odds, -LARGEST_LOGIT, LARGEST_LOGIT) + LARGEST_LOGIT) / (2.0 * LARGEST_LOGIT)
@@ -334,5 +310,5 @@ def _log_odds_bins(p: FloatArray) -> IntArray:
 
 
 def _weigh(places: IntArray, weight: FloatArray, n_places: int) -> FloatArray:
-    """The sum of the weights at each place."""
+    """Return the sum of the weights at each place."""
     return np.bincount(places, weight, n_places).astype(float)

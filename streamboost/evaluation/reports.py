@@ -1,4 +1,4 @@
-"""What a prequential run says of itself: a report now and then, and all of them together as a table or a picture."""
+"""Reports of a prequential run, and all of them together as a table or a plot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamboost.errors import require
 
 @dataclass(frozen=True)
 class Report:
-    """How a run stands after some rows.
+    """The metrics of a run after some rows.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class Report:
     rows_per_second : float
         Since the last report.
     unanswered : int
-        Rows so far of which the model had nothing to say, such as the first of many; they are in no metric.
+        Rows so far that the model could not predict, such as the first of many; they are in no metric.
     events : list
-        What happened to the model since the last report: what is new in the ``events_`` of streamboost's.
+        What is new in the model's ``events_`` since the last report.
     rows_before : int
         Rows the model had learned before the run; the rows of events are counted from its very first.
 
@@ -68,23 +68,23 @@ class History(list[Report]):
 
     @property
     def last(self) -> Report:
-        """The report on all rows."""
+        """Return the report on all rows."""
         if not self:
             raise ValueError("there is no report yet, expected at least one. Run the loop first.")
         return self[-1]
 
     @property
     def metrics(self) -> list[str]:
-        """The names of the metrics."""
+        """Return the names of the metrics."""
         return list(self.last.running)
 
     @property
     def events(self) -> list[Any]:
-        """Everything that happened to the model."""
+        """Return all events of the model."""
         return [event for report in self for event in report.events]
 
     def table(self) -> pa.Table:
-        """One line a report, as an Arrow table; events as text."""
+        """Return an Arrow table, one row a report; events as text."""
         columns: dict[str, list[Any]] = {"rows": [report.rows for report in self]}
         for name in self.metrics:
             columns[name] = [report.running[name] for report in self]
@@ -95,9 +95,9 @@ class History(list[Report]):
         return pa.table(columns)
 
     def plot(self, metric: str | None = None) -> Any:
-        """Draw a metric over rows, of the latest rows and of all, with events on the axis.
+        """Plot a metric over rows, of the latest rows and of all, with events on the axis.
 
-        The metric is one of :attr:`metrics`, the first if left out. What is returned is a figure of matplotlib's:
+        The metric is one of :attr:`metrics`, by default the first. A matplotlib figure is returned:
         ``figure.savefig("run.png")`` writes it.
         """
         name = self.metrics[0] if metric is None else metric
@@ -122,7 +122,7 @@ class History(list[Report]):
         return figure
 
     def _mark_events(self, axes: Any) -> None:
-        """A triangle on the axis for every event, a colour for every kind."""
+        """Draw a triangle on the axis for every event, a colour for every kind."""
         places: dict[str, list[int]] = {}
         for report in self:
             for event in report.events:

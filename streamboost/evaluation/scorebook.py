@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.evaluation.metrics import BY_NAME, Metric
+from streamboost.evaluation.metric_base import Metric
+from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.predictions import Predictions
 from streamboost.evaluation.reports import Report
 
@@ -65,10 +66,8 @@ class ScoreBook:
         n, began, start = len(scored.y), self.seconds, 0
         while start < n:
             stop = min(start + self.every - self.rows % self.every, n)
-            whole = stop - start == n
-            self._count(
-                scored.y[start:stop], scored.predictions if whole else scored.predictions.rows(slice(start, stop))
-            )
+            part = scored.predictions if stop - start == n else scored.predictions.rows(slice(start, stop))
+            self._count(scored.y[start:stop], part)
             self.rows += stop - start
             self.seconds = began + scored.seconds * stop / n
             if self.rows % self.every == 0:
