@@ -132,7 +132,8 @@ def errors_of(y: Any, prediction: Any) -> FloatArray:
     target, predicted = np.atleast_1d(np.asarray(y, dtype=float)), np.atleast_1d(np.asarray(prediction, dtype=float))
     if target.shape != predicted.shape or target.ndim > 2:
         raise ValueError(
-            f"y has shape {target.shape} and prediction {predicted.shape}, expected the same: (n,), or (n, m) for m outputs."
+            f"y has shape {target.shape} and prediction {predicted.shape}, expected the same: (n,), or (n, m) for m "
+            "outputs."
         )
     errors: FloatArray = predicted - target
     return errors[:, None] if errors.ndim == 1 else errors
@@ -140,12 +141,10 @@ def errors_of(y: Any, prediction: Any) -> FloatArray:
 
 def label_lists(y: Any, prediction: Any) -> tuple[list[Any], list[Any]]:
     """Return labels and predicted labels as Python has them."""
-    labels, predicted = _labels(y), _labels(prediction)
-    if len(labels) != len(predicted):
-        raise ValueError(
-            f"y has {len(labels)} labels and prediction {len(predicted)}, expected one prediction a label."
-        )
-    return labels, predicted
+    labels, other = _labels(y), _labels(prediction)
+    if len(labels) != len(other):
+        raise ValueError(f"y has {len(labels)} labels and prediction {len(other)}, expected one prediction a label.")
+    return labels, other
 
 
 def _labels(y: Any) -> list[Any]:

@@ -1,8 +1,8 @@
 """Running and windowed metrics: targets and predictions in, a chunk at a time; one number out, :attr:`Metric.value`.
 
-Without ``window`` it is over all rows, from a summary of fixed size, merged chunk by chunk as Chan, Golub and LeVeque do
-it (Welford's rule for chunks), so that neither many rows nor large targets cost digits. With ``window=W`` it is computed
-anew from the latest W rows, which are kept: exact. Where a metric has no meaning, as before the first row, it is NaN.
+Without ``window`` it is over all rows, from a summary of fixed size, merged chunk by chunk as Chan, Golub and LeVeque
+do it (Welford's rule for chunks), so that neither many rows nor large targets cost digits. With ``window=W`` it is
+computed anew from the latest W rows, which are kept: exact. Where it has no meaning, as before any row, it is NaN.
 """
 
 from __future__ import annotations
@@ -125,9 +125,7 @@ class LogLoss(MeanMetric):
         labels, predicted = read_probabilities(y, prediction)
         places = {label: place for place, label in enumerate(predicted.classes)}
         columns = np.array([places.get(label, -1) for label in labels], dtype=int)
-        p = np.concatenate(
-            [predicted.values, np.zeros((len(labels), 1))], axis=1
-        )  # the last for classes without a column
+        p = np.concatenate([predicted.values, np.zeros((len(labels), 1))], axis=1)  # 0 for classes without a column
         chosen = p[np.arange(len(labels)), columns]
         surprise: FloatArray = -np.log(np.clip(chosen, FLOOR, 1.0))
         return surprise[:, None]
