@@ -14,7 +14,6 @@ from streamboost.cluster.key_models import small_classifier, small_regressor
 from streamboost.persistence import snapshots
 from streamboost.persistence.checkpoints import CheckpointStore, read_latest
 
-KILLS = 10
 CHUNK = 100
 
 
@@ -70,7 +69,7 @@ def test_on_ray_every_key_is_as_in_one_process(two_nodes, tmp_path, kind):  # no
 
 
 @pytest.mark.usefixtures("no_worker_is_hopeless")
-def test_ten_workers_killed_at_random_moments_change_nothing(two_nodes, tmp_path):  # noqa: F811
+def test_workers_killed_at_random_moments_change_nothing(two_nodes, kills, tmp_path):  # noqa: F811
     options = {"model": small_regressor(n_estimators=5), "hot": 8}
     with KeyedBooster(
         "key",
@@ -82,12 +81,12 @@ def test_ten_workers_killed_at_random_moments_change_nothing(two_nodes, tmp_path
         resources={"num_cpus": 0.5},
     ) as booster:
         murderer, said, number = Murderer(booster._crew, 0), [], 0
-        with murderer.at_work(KILLS, within=0.5) as killing:
-            while number < 30 or killing.is_alive():
+        with murderer.at_work(kills, within=0.5) as killing:
+            while number < 3 * kills or killing.is_alive():
                 said.append(booster.learn(*rows(number)))
                 number += 1
-        assert len(murderer.killed) == KILLS
-        assert sum(worker["restarts"] for worker in booster.metrics()) >= KILLS
+        assert len(murderer.killed) == kills
+        assert sum(worker["restarts"] for worker in booster.metrics()) >= kills
         found = states(booster)
     expected_said, expected = alone(number, **options)
     assert np.concatenate(said).tolist() == expected_said.tolist()

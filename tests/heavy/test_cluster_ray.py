@@ -75,17 +75,17 @@ def call_all(crew, method, *args):
 
 
 @pytest.mark.usefixtures("no_worker_is_hopeless")
-def test_ten_kills_of_actors_at_random_moments_change_nothing(local_ray, tmp_path):  # noqa: F811
+def test_kills_of_actors_at_random_moments_change_nothing(local_ray, kills, tmp_path):  # noqa: F811
     with ray_crew(local_ray, 2, tmp_path, cut_every=20) as crew:
         murderer, n, tickets = Murderer(crew, 7), 0, []
-        with murderer.at_work(10, within=1.2) as killing:
-            while n < 200 or killing.is_alive():
+        with murderer.at_work(kills, within=1.2) as killing:
+            while n < 20 * kills or killing.is_alive():
                 tickets.append(crew.call(n % 2, "learn", chunk(n)))
                 n += 1
         assert crew.results(tickets) == [ROWS * (number // 2 + 1) for number in range(n)]
         states = crew.results(crew.ask_all("whole"))
-        assert len(murderer.killed) == 10
-        assert sum(line["restarts"] for line in crew.metrics()) >= 10
+        assert len(murderer.killed) == kills
+        assert sum(line["restarts"] for line in crew.metrics()) >= kills
         assert [line["rows"] for line in crew.metrics()] == [ROWS * ((n + 1) // 2), ROWS * (n // 2)]
     assert same_state(states, undisturbed(n, 2))
     assert are_gone([line["pid"] for line in crew.metrics()])

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
@@ -27,7 +28,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "cache", "dist", "site")
-PATIENCE = 900.0  # seconds after which tests of a mutant hang, which they do not without it
+PATIENCE = 20.0, 600.0  # tests hang after so many times what they take without a mutant, and so many seconds more
 KILLED, SURVIVED, HUNG, FAILED = "killed", "survived", "killed (hung)", "failed without a mutant"
 
 
@@ -39,7 +40,9 @@ class Copy:
         shutil.copytree(ROOT, self.place, ignore=LEFT_OUT)
         self.run_python("tests/compile_kernels.py")
 
-    def run_python(self, *words: str, cache: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run_python(
+        self, *words: str, cache: str | None = None, within: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run Python in the copy; kernels are compiled into ``cache``, or into what the copy keeps."""
         env = os.environ | {
             "PYTHONPATH": str(self.place),
@@ -47,13 +50,14 @@ class Copy:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         return subprocess.run(
-            [sys.executable, *words], cwd=self.place, env=env, capture_output=True, text=True, timeout=PATIENCE
+            [sys.executable, *words], cwd=self.place, env=env, capture_output=True, text=True, timeout=within
         )
 
-    def run_tests(self, tests: str, cache: str | None = None) -> tuple[str, str]:
-        """Run tests up to the first that fails; return what that means, and their last words."""
+    def run_tests(self, tests: str, cache: str | None = None, within: float | None = None) -> tuple[str, str]:
+        """Run tests up to the first that fails; return what that means, and which it was."""
+        command = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
         try:
-            done = self.run_python("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split(), cache=cache)
+            done = self.run_python(*command, cache=cache, within=within)
         except subprocess.TimeoutExpired:
             return HUNG, ""
         told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -61,7 +65,7 @@ class Copy:
             raise RuntimeError(f"pytest could not run {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return (KILLED if done.returncode else SURVIVED), (told or [""])[0]
 
-    def try_mutant(self, mutant: Mutant) -> tuple[str, str]:
+    def try_mutant(self, mutant: Mutant, within: float) -> tuple[str, str]:
         """Return whether the tests notice a mutant, and which did."""
         file = self.place / mutant.path
         source = file.read_bytes()
@@ -69,7 +73,7 @@ class Copy:
         with tempfile.TemporaryDirectory() as fresh:
             file.write_text(mutated(source.decode(), mutant), encoding="utf-8")
             try:
-                return self.run_tests(mutant.tests, fresh if "/kernels/" in mutant.path else None)
+                return self.run_tests(mutant.tests, fresh if "/kernels/" in mutant.path else None, within)
             finally:
                 file.write_bytes(source)
                 os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # so that what is compiled counts again
@@ -93,6 +97,7 @@ def main() -> int:
         parser.error(f"no mutant is called {options.names}")
     console = Console()
     results: dict[str, tuple[str, str]] = {}
+    seconds: dict[str, float] = {}
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
     with tempfile.TemporaryDirectory() as place, Progress(*columns, console=console) as progress:
         task = progress.add_task("copying, compiling", total=options.jobs)
@@ -103,16 +108,17 @@ def main() -> int:
                 progress.advance(task)
 
             def unchanged(tests: str) -> tuple[str, tuple[str, str]]:
-                copy = copies.get()
+                copy, start = copies.get(), time.monotonic()
                 try:
                     return tests, copy.run_tests(tests)
                 finally:
+                    seconds[tests] = time.monotonic() - start
                     copies.put(copy)
 
             def changed(mutant: Mutant) -> tuple[str, tuple[str, str]]:
-                copy = copies.get()
+                copy, usual = copies.get(), sum(seconds[path] for path in mutant.tests.split())
                 try:
-                    return mutant.name, copy.try_mutant(mutant)
+                    return mutant.name, copy.try_mutant(mutant, PATIENCE[0] * usual + PATIENCE[1])
                 finally:
                     copies.put(copy)
 
