@@ -1,4 +1,4 @@
-"""Our few exceptions, and how a dependency that is absent or a file that cannot be written explains itself.
+"""Our few exceptions, and messages about absent dependencies and files that cannot be written.
 
 ::
 
@@ -51,7 +51,7 @@ def require(package: str, *, extra: str, by: str) -> ModuleType:
 
 @contextmanager
 def writing(path: str | os.PathLike[str], way_out: str) -> Iterator[None]:
-    """Say of a file that cannot be written which it is, and what to do when there is room.
+    """Name the file in an error about writing it, and what to do when there is room.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli import demo_command, model_commands, predict_command, run_command, theory_command
+from streamboost.cli import demo_command, model_commands, predict_command, run_command
 from streamboost.cli.display import terminal
 from streamboost.cli.source_options import flag, option
 from streamboost.cli.usage_errors import UsageError, sentence_of, usage_errors
@@ -37,7 +37,7 @@ app.command("run")(run_command.run)
 app.command("predict")(predict_command.predict)
 app.command("inspect")(model_commands.inspect)
 app.command("compare")(model_commands.compare)
-app.command("theory")(theory_command.theory)
+app.command("theory")(model_commands.theory)
 
 
 @app.command()

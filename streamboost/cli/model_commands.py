@@ -1,4 +1,4 @@
-"""``streamboost inspect`` and ``compare``: what a saved model is, and which of two is better."""
+"""``streamboost inspect``, ``compare`` and ``theory``: what a saved model is, which of two is better, its regret."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 from rich.console import Console
 
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
-from streamboost.cli.source_options import Format, flag, option, source_options
+from streamboost.cli.source_options import Format, PeekableSource, Types, flag, option, source_options
 from streamboost.cli.usage_errors import UsageError, check_column, usage_errors
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
@@ -23,7 +24,7 @@ from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
 from streamboost.runs.guard import Guard
-from streamboost.sources import open_source
+from streamboost.sources import BadRow, open_source
 
 ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
 AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
@@ -166,3 +167,50 @@ def compare(
         return
     rows = [(name, number(each["A"]), number(each["B"])) for name, each in metrics.items()]
     print_pairs(terminal(), f"{a} and {b} on {n_rows:,} rows", rows, ("", "A", "B"))
+
+
+def theory(
+    source: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="Rows the model has not learned; as in run.")
+    ],
+    model: ModelPath,
+    target: Annotated[str, option("The column to predict.", "COL")],
+    out: Annotated[Path, option("The page; it is written over.", "FILE")] = Path("theory.html"),
+    max_rows: Annotated[int, option("How many rows to take at the most.", "N", min=1)] = 10_000,
+    type: Types = None,
+    format: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure regret, edges and bounds of a saved model, and write them as a page; the model stays as it is."""
+    bad: list[BadRow] = []
+    console = terminal(stderr=True, quiet=as_json)
+    with usage_errors():
+        from streamboost.theory.report import report
+
+        estimator = load_model(model, must_have_learned=True)
+        options = source_options(source, format=format, types=type or ())
+        rows = PeekableSource(open_source(*source, **options), end_after=max_rows)
+        rows.on_bad = bad.append
+        tables = [batch.table for batch in rows.read()]
+        if not tables:
+            raise UsageError("the source has no rows, expected some that the model has not learned.")
+        table = pa.concat_tables(tables, promote_options="default")
+        check_column(target, table.column_names, "--target")
+        found = Guard().validate(table, target, task_of(estimator), estimator)
+        n = len(found.y)
+        if not n:
+            reason = next(iter(found.reasons.values()))
+            raise UsageError(f"none of the {table.num_rows:,} rows can be learned; of the first it is said: {reason}")
+        with console.status(f"{n:,} rows are predicted and learned by a copy of the model ..."):
+            regret = report(estimator, known_columns(estimator, found.X), found.y, out)
+    best, n_bad = int(regret.by_learners.argmin()), len(bad) + len(found.reasons)
+    if as_json:
+        numbers = {"regret": regret.by_learners, "edges": regret.edges}
+        lists = {name: [plain(value) for value in values.tolist()] for name, values in numbers.items()}
+        typer.echo(json.dumps({"rows": n, "bad_rows": n_bad, **lists, "best_learners": best, "out": str(out)}))
+        return
+    passed_over = f"; {n_bad:,} bad rows passed over" if n_bad else ""
+    console.print(
+        f"{n:,} rows{passed_over}: average regret {regret.by_learners[-1]:.4g} with all "
+        f"{len(regret.edges)} learners, {regret.by_learners[best]:.4g} with {best}. The page: {out}"
+    )

@@ -1,7 +1,7 @@
 """Data to try things on: three small sets that travel with the package, and a generated stream.
 
-Out of every function here comes a :class:`Dataset`: float rows, targets, and the names of the columns. Where the
-sets come from, and under which licence, is told in ``streamboost/datasets/data/README.md``.
+Every function returns a :class:`Dataset`: float rows, targets, and the names of the columns. Where the sets come from,
+and under which licence, is told in ``streamboost/datasets/data/README.md``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Dataset(NamedTuple):
 
 
 def load_abalone() -> Dataset:
-    """4,177 abalones: the number of rings in the shell, which tells the age, from ten measurements. Regression.
+    """Load 4,177 abalones: the number of rings in the shell, which tells the age, from ten measurements. Regression.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def load_abalone() -> Dataset:
 
 
 def load_a9a(split: Literal["train", "test"] = "train") -> Dataset:
-    """Adults whose income is above 50,000 dollars (1) or not (-1), from 123 columns of 0 and 1. Two classes.
+    """Load adults whose income is above 50,000 dollars (1) or not (-1), from 123 columns of 0 and 1. Two classes.
 
     Parameters
     ----------
     split : {"train", "test"}
-        32,561 rows or the other 16,281, as the set is always split.
+        32,561 rows (the default) or the other 16,281, as the set is always split.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def load_a9a(split: Literal["train", "test"] = "train") -> Dataset:
 
 
 def load_electricity() -> Dataset:
-    """45,312 half hours of the market of New South Wales: did the price of electricity go up (1) or down (0)?
+    """Load 45,312 half hours of the market of New South Wales: did the price of electricity go up (1) or down (0)?
 
     The rows are in order of time, the market changes as it goes on, and the answer is mostly the same as half an
     hour ago: a stream. Two classes.
@@ -83,18 +83,19 @@ def load_electricity() -> Dataset:
 
 
 def friedman(n: int, *, noise: float = 1.0, drift: int | Sequence[int] | None = None, seed: int = 0) -> Dataset:
-    """Ten uniform columns, five of which matter: 10 sin(π x₀x₁) + 20 (x₂ − ½)² + 10 x₃ + 5 x₄ + noise. Regression.
+    """Generate ten uniform columns; the target is 10 sin(π x₀x₁) + 20 (x₂ − ½)² + 10 x₃ + 5 x₄ + noise. Regression.
 
     Parameters
     ----------
     n : int
         Rows.
     noise : float
-        The standard deviation of the noise: no model has a lower RMSE than this.
+        The standard deviation of the noise, 1 by default: no model has a lower RMSE than this.
     drift : int or sequence of int, optional
         Rows from which on the columns change their parts, last for first: x₉ … x₅ matter, and x₀ … x₄ again
-        after the second change.
+        after the second change. None by default.
     seed : int
+        0 by default.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def friedman(n: int, *, noise: float = 1.0, drift: int | Sequence[int] | None = 
 
 
 def shipped_file(name: str) -> str:
-    """The path of a set that travels with the package, as a Parquet file whose last column is the target.
+    """Return the path of a shipped set, a Parquet file whose last column is the target.
 
     Examples
     --------

@@ -27,7 +27,7 @@ from streamboost.sources.messages import MessageBatch, RowReader
 from streamboost.sources.schemas import checked_types, from_text
 
 STARTS = ("earliest", "latest")
-POLL = 0.5  # seconds to wait for a message, before a batch that is not full is given and a wish to stop is heard
+POLL = 0.5  # seconds to wait for a message before a batch that is not full is yielded
 PAUSE = 0.1  # seconds between two attempts to reach a broker
 T = TypeVar("T")
 

@@ -145,9 +145,9 @@ def test_without_following_batches_are_full_however_slowly_the_messages_come(moc
     monkeypatch.setattr("streamboost.sources.kafka_client.FETCH", 1)
     poll, asked = KafkaClient.poll, itertools.count()
 
-    def slowly(link, seconds, turns):
+    def slowly(client, seconds, merge):
         if next(asked) % 2:
-            return poll(link, seconds, turns)
+            return poll(client, seconds, merge)
         time.sleep(0.02)  # and nothing came
         return False
 
