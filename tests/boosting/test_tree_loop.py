@@ -745,7 +745,7 @@ def test_boosters_in_another_order_or_without_one_are_laid_out_anew():
     both = first.replay._X.base
     SharedBuffers([second, first])
     assert first.replay._X.base is not both
-    assert_array_equal(first.replay._X, both[64 : 64 + 128])  # behind the 64 rows of the second
+    assert_array_equal(first.replay._X, both.reshape(-1, 3)[64 : 64 + 128])  # behind the 64 rows of the second
 
 
 def wider(X, column=np.nan):

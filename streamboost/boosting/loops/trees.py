@@ -172,53 +172,53 @@ class SharedBuffers:
     def __init__(self, boosters: Sequence[Booster]) -> None:
         first = boosters[0]
         self.rule = compiled.rule(first)
-        d, m = first.stack.n_features, first.stack.n_outputs
+        R, d, m = len(boosters), first.stack.n_features, first.stack.n_outputs
         stacks = [booster.stack for booster in boosters if isinstance(booster.stack, TreeStack)]
         windows = [booster.replay for booster in boosters if booster.replay is not None]
         meters, bins = [booster.edges for booster in boosters], [window.bins for window in windows]
         self.plan, self.rates = _plan(boosters)
-        self.counts = _stack(windows, "counts")
+        self.counts = _tile(windows, "counts", (R, *windows[0].counts.shape))
         self.each_counts = list(self.counts)
+        n_levels = stacks[0].level_bins.shape[1:]  # columns of categories, and levels of them
         self.trees: tree_rows.Trees = (
-            _join(boosters, "eta", (-1,)),
-            _join(stacks, "feature", (-1,)),
-            _join(stacks, "threshold", (-1,)),
-            _join(stacks, "missing_left", (-1,)),
-            _join(stacks, "subset", (-1,)),
-            _join(stacks, "stats", (-1, m + 1)),
-            _join(stacks, "bounds", (-1, 2)),
-            _join(stacks, "level_bins", None),
+            _tile(boosters, "eta", (-1,)),
+            _tile(stacks, "feature", (-1,)),
+            _tile(stacks, "threshold", (-1,)),
+            _tile(stacks, "missing_left", (-1,)),
+            _tile(stacks, "subset", (-1,)),
+            _tile(stacks, "stats", (-1, m + 1)),
+            _tile(stacks, "bounds", (-1, 2)),
+            _tile(stacks, "level_bins", (sum(stack.n_learners for stack in stacks), *n_levels)),
             stacks[0].cat_at,
         )
         self.meters: edges.Meters = (
             first.edges.decay,
-            _join(meters, "residual_ss", (-1,)),
-            _join(meters, "target_ss", (-1,)),
-            _join(meters, "recent_sums", (-1, 2)),
+            _tile(meters, "residual_ss", (-1,)),
+            _tile(meters, "target_ss", (-1,)),
+            _tile(meters, "recent_sums", (-1, 2)),
         )
-        levels = (*stacks[0].level_bins.shape[1:], m)
         self.lines: bases.Line = (
-            _stack_base(boosters, "count", (d,)),
-            _stack_base(boosters, "mean", (d,)),
-            _stack_base(boosters, "m2", (d,)),
+            _tile_bases(boosters, "count", (d,)),
+            _tile_bases(boosters, "mean", (d,)),
+            _tile_bases(boosters, "m2", (d,)),
             _signs(boosters),
-            _stack_base(boosters, "weights", (d + 1, m)),
-            _stack_base(boosters, "effects", levels),
+            _tile_bases(boosters, "weights", (d + 1, m)),
+            _tile_bases(boosters, "effects", (*n_levels, m)),
         )
         self.slopes: bases.Slopes = (
-            _stack_base(boosters, "squares", (d + 1, m)),
-            _stack_base(boosters, "covariance", (d + 1, d + 1)),
-            _stack_base(boosters, "effect_sizes", levels),
+            _tile_bases(boosters, "squares", (d + 1, m)),
+            _tile_bases(boosters, "covariance", (d + 1, d + 1)),
+            _tile_bases(boosters, "effect_sizes", (*n_levels, m)),
         )
         self.windows: replay.Windows = (
-            _stack(bins, "edges"),
-            _stack(bins, "n_edges"),
-            _stack(bins, "level_bins"),
-            _join(windows, "_X", (-1, d)),
-            _join(windows, "_y", None),
-            _join(windows, "_weight", (-1,)),
-            _join(windows, "_leaf_ids", (-1,)),
-            _join(windows, "_codes", (-1,)),
+            _tile(bins, "edges", (R, *bins[0].edges.shape)),
+            _tile(bins, "n_edges", (R, *bins[0].n_edges.shape)),
+            _tile(bins, "level_bins", (R, *bins[0].level_bins.shape)),
+            _tile(windows, "_X", (-1, d)),
+            _tile(windows, "_y", (-1, first.loss.n_targets)),
+            _tile(windows, "_weight", (-1,)),
+            _tile(windows, "_leaf_ids", (-1,)),
+            _tile(windows, "_codes", (-1,)),
         )
         self.is_scale_known = all(booster.is_scale_known for booster in boosters)
         self.load(boosters)
@@ -270,21 +270,20 @@ def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
     return plan, rates
 
 
-def _stack_base(boosters: Sequence[Booster], name: str, shape: tuple[int, ...]) -> FloatArray:
+def _tile_bases(boosters: Sequence[Booster], name: str, shape: tuple[int, ...]) -> FloatArray:
     """The bases' arrays; those of a constant, and those a rule does without, stay unused zeros."""
     owners = [getattr(booster.base, "inputs", None) if len(shape) == 1 else booster.base for booster in boosters]
     held = [getattr(owner, name, None) for owner in owners]
+    if all(array is not None for array in held):
+        return _tile(owners, name, (len(owners), *shape))
     if name in ("squares", "covariance") and all(array is None for array in held):
         shape = (1, 1)
-    parent = _parent(held, (len(owners), *shape))
-    if parent is not None:
-        return parent
-    stacked = np.zeros((len(owners), *shape))
-    for owner, array, view in zip(owners, held, stacked, strict=True):
+    tiled = np.zeros((len(owners), *shape))
+    for owner, array, view in zip(owners, held, tiled, strict=True):
         if array is not None:
             view[:] = array
             setattr(owner, name, view)
-    return stacked
+    return tiled
 
 
 def _signs(boosters: Sequence[Booster]) -> Signs:
@@ -294,46 +293,29 @@ def _signs(boosters: Sequence[Booster]) -> Signs:
     return np.stack([own if len(own) else np.zeros(width, np.int8) for own in signs])
 
 
-def _join(owners: Sequence[Any], name: str, shape: tuple[int, ...] | None) -> NDArray[Any]:
-    """Lay arrays end to end in one of this shape, and leave each owner a view of its part."""
+def _tile(owners: Sequence[Any], name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Lay the owners' arrays end to end in one of this shape, and leave each owner a view of its part."""
     parts = [getattr(owner, name) for owner in owners]
-    flat = [part if shape is None else part.reshape(shape) for part in parts]
-    parent = _parent(parts, (sum(map(len, flat)), *flat[0].shape[1:]))
-    if parent is not None:
-        return parent
-    joined = np.concatenate(flat)
-    at = 0
-    for owner, part, length in zip(owners, parts, map(len, flat), strict=True):
-        setattr(owner, name, joined[at : at + length].reshape(part.shape))
-        at += length
-    return joined
+    parent = _parent(parts)
+    if parent is None:
+        parent, at = np.concatenate([part.reshape(-1) for part in parts]), 0
+        for owner, part in zip(owners, parts, strict=True):
+            setattr(owner, name, parent[at : at + part.size].reshape(part.shape))
+            at += part.size
+    return parent.reshape(shape)
 
 
-def _stack(owners: Sequence[Any], name: str) -> NDArray[Any]:
-    """Stack arrays of one shape, and leave each owner a view of its part."""
-    parts = [getattr(owner, name) for owner in owners]
-    parent = _parent(parts, (len(parts), *parts[0].shape))
-    if parent is not None:
-        return parent
-    stacked = np.stack(parts)
-    for owner, view in zip(owners, stacked, strict=True):
-        setattr(owner, name, view)
-    return stacked
-
-
-def _parent(parts: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """The array of this shape that these views already tile contiguously, else None.
+def _parent(parts: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    """The array that these views already tile contiguously, else None.
 
     What a new column leaves as it is need not be moved: windows of many rows are most of a model.
     """
-    if any(part is None or not part.flags.c_contiguous for part in parts):
+    if not all(part.flags.c_contiguous for part in parts):
         return None
-    if len(parts) == 1 and parts[0].size == math.prod(shape):
-        return parts[0].reshape(shape)  # type: ignore[no-any-return]
-    parent: Any = parts[0].base
-    if not isinstance(parent, np.ndarray) or not parent.flags.owndata:
-        return None
-    if parent.shape != shape or parent.dtype != parts[0].dtype:
+    if len(parts) == 1:
+        return parts[0]
+    parent = parts[0].base
+    if not isinstance(parent, np.ndarray) or parent.dtype != parts[0].dtype or not parent.flags.c_contiguous:
         return None
     at = parent.ctypes.data
     for part in parts:
