@@ -70,6 +70,10 @@ class Descent(ABC):
 
     readout: Literal["last", "mean"]
 
+    def __post_init__(self) -> None:
+        for name in ("step_size", "radius", "share"):
+            _check_positive(name, getattr(self, name, None))
+
     @property
     def adaptive(self) -> bool:
         """Whether the schedule follows the measured edges, and so may change at every row."""
@@ -136,7 +140,7 @@ class GradientDescent(Descent):
 
     def __post_init__(self) -> None:
         if self.step_size != "theory":
-            _check_positive("step_size", self.step_size)
+            super().__post_init__()
         _check_positive("share", self.share)
 
     @property
@@ -195,9 +199,6 @@ class ResidualProjection(Descent):
     domain: Ball | Box | None = None
     readout: Literal["last", "mean"] = "mean"
 
-    def __post_init__(self) -> None:
-        _check_positive("step_size", self.step_size)
-
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """ηᵢ = 1/(λ i)."""
         c = self.step_size
@@ -255,9 +256,6 @@ class FrankWolfe(Descent):
     radius: float | None = None
     readout: Literal["last", "mean"] = "last"
 
-    def __post_init__(self) -> None:
-        _check_positive("radius", self.radius)
-
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """Radius · ηᵢ: how far step i moves towards its vertex."""
         radius = 3.0 * scale.spread if self.radius is None else self.radius
@@ -294,7 +292,7 @@ class Nesterov(Descent):
     readout: Literal["last", "mean"] = "last"
 
     def __post_init__(self) -> None:
-        _check_positive("step_size", self.step_size)
+        super().__post_init__()
         if self.momentum is not None and not 0.0 <= self.momentum < 1.0:
             raise ValueError(f"momentum is {self.momentum!r}, expected a number in [0, 1). If unsure, leave it out.")
 
@@ -343,9 +341,6 @@ class AdaGrad(Descent):
 
     step_size: float | None = None
     readout: Literal["last", "mean"] = "last"
-
-    def __post_init__(self) -> None:
-        _check_positive("step_size", self.step_size)
 
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """η for every learner; the walk divides by what was walked."""

@@ -172,7 +172,7 @@ class Replay:
             X, y, weight, targets = X[newest], y[newest], weight[newest], targets[newest]
             leaf_ids = None if leaf_ids is None else leaf_ids[newest]
         if self.window is None and self.fill + len(X) > len(self._X):
-            self._make_room(self.fill + len(X))
+            self._hold(np.arange(self.fill), max(self.fill + len(X), 2 * len(self._X)))
         where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
         if self._leaf_ids is not None and leaf_ids is not None:
@@ -228,15 +228,18 @@ class Replay:
             self.binned = self.seen
         return learner
 
-    def _make_room(self, rows: int) -> None:
-        more = max(rows, 2 * len(self._X)) - len(self._X)
+    def _hold(self, rows: IntArray, room: int) -> None:
+        """Go on with these of the rows held, in this order, and room for so many."""
+        n = len(rows)
         for name in BY_ROW:
             held = getattr(self, name)
             if held is not None:
-                setattr(self, name, np.pad(held, ((0, more), *[(0, 0)] * (held.ndim - 1))))
+                setattr(self, name, np.zeros((room, *held.shape[1:]), held.dtype))
+                getattr(self, name)[:n] = held[rows]
         if self._codes is not None:
-            self._codes = np.pad(self._codes, ((0, 0), (0, more)))
-        self.counts[AT] = self.fill
+            codes, self._codes = self._codes, np.zeros((len(self._codes), room), self._codes.dtype)
+            self._codes[:, :n] = codes[:, rows]
+        self.counts[FILL], self.counts[AT] = n, n % room
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Learn that columns hold the numbers of levels."""
@@ -253,36 +256,18 @@ class Replay:
 
     def newest(self, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The newest n rows with their targets and weights, oldest first."""
-        n = min(n, self.fill)
-        rows = (int(self.counts[AT]) - n + np.arange(n)) % len(self._X)
+        rows = self._newest(n)
         return self._X[rows], self._y[rows], self._weight[rows]
 
-    def keep(self, n: int) -> None:
-        """Forget all but the newest n rows."""
+    def _newest(self, n: int) -> IntArray:
         n = min(n, self.fill)
-        at, room = int(self.counts[AT]), len(self._X)
-        newest = (at - n + np.arange(n)) % room
-        for name in BY_ROW:
-            held = getattr(self, name)
-            if held is not None:
-                held[:n] = held[newest]
-        if self._codes is not None:
-            self._codes[:, :n] = self._codes[:, newest]
-        self.counts[FILL], self.counts[AT] = n, n % room
-        self.binned = 0  # cut points for rows that are gone
+        return (int(self.counts[AT]) - n + np.arange(n)) % len(self._X)
 
     def resize(self, window: int) -> None:
         """Go on with a shorter window, and the newest rows it has room for."""
-        self.keep(window)
-        self.window = window
-        self.warmup = min(self.warmup, window)
-        for name in BY_ROW:
-            held = getattr(self, name)
-            if held is not None:
-                setattr(self, name, held[:window].copy())
-        if self._codes is not None:
-            self._codes = self._codes[:, :window].copy()
-        self.counts[AT] = self.fill % window
+        self._hold(self._newest(window), window)
+        self.window, self.warmup = window, min(self.warmup, window)
+        self.binned = 0  # cut points for rows that are gone
 
     def grow(self, k: int) -> None:
         """Make room for k more learners; they have seen none of the rows."""

@@ -290,32 +290,12 @@ def test_the_newest_rows_are_copies():
     assert held(replay) == [2, 3, 4, 5]
 
 
-@given(window=st.integers(1, 12), before=rows_in_chunks, n=st.integers(0, 14), after=rows_in_chunks)
-@settings(deadline=None, max_examples=60)
-def test_what_is_not_kept_is_forgotten_and_the_ring_goes_on(window, before, n, after):
-    replay = opened(window, targets="recorded", warmup=1)
-    stack = trees()
-    seen = 0
-    for size in before:
-        replay.append(*numbered(seen, seen + size))
-        list(replay.turns(stack))
-        seen += size
-    kept = min(n, replay.fill)
-    replay.keep(n)
-    assert held(replay) == list(range(seen - kept, seen))
-    assert_array_equal(replay.codes, replay.bins.encode(replay.X))
-    for size in after:
-        replay.append(*numbered(seen, seen + size))
-        seen, kept = seen + size, min(kept + size, window)
-        assert held(replay) == in_order(replay, window) == list(range(seen - kept, seen))
-
-
 def test_after_rows_were_forgotten_a_refit_places_its_own_cut_points():
     replay = opened(40, warmup=4, refit_every=4, soonest=4)
     stack = trees()
     while replay.binned < 80 or replay.binned < replay.seen:  # until they have just been placed
         refits(replay, stack, 1, start=replay.seen)
-    replay.keep(20)
+    replay.resize(20)
     refits(replay, stack, 4, start=replay.seen)
     fresh = Bins(8)
     fresh.fit(replay.X)

@@ -15,6 +15,7 @@ Algorithm 1 and 2, line                 here
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -158,22 +159,19 @@ class Booster(BoostedModel):
         self.descent = descents.for_loss(loss) if descent is None else descent
         self.stack = TreeStack() if stack is None else stack
         self.base = Linear() if base is None else base
+        kind, can_refit = type(self.stack).__name__, len(self.stack.refittable) > 0
         if replay == "auto":
-            replay = Replay() if len(self.stack.refittable) else None
-        if replay is not None and not len(self.stack.refittable):
-            raise ValueError(
-                f"replay is {replay!r}, but a {type(self.stack).__name__} cannot be refitted. Leave replay out."
-            )
+            replay = Replay() if can_refit else None
+        if replay is not None and not can_refit:
+            raise ValueError(f"replay is {replay!r}, but a {kind} cannot be refitted. Leave replay out.")
         if replay is None and self.stack.needs_replay:
-            raise ValueError(
-                f"replay is None, but {type(self.stack).__name__} learns from refits alone. Leave replay out."
-            )
-        self.replay = replay
+            raise ValueError(f"replay is None, but {kind} learns from refits alone. Leave replay out.")
         if iterate in AVERAGING_POWERS and not self.stack.averages:
             raise ValueError(
-                f"iterate is {iterate!r}, but a {type(self.stack).__name__} has no parameters to average. "
+                f"iterate is {iterate!r}, but a {kind} has no parameters to average. "
                 "Use 'average', which averages what is said, or leave it out."
             )
+        self.replay = replay
         self.iterate = iterate
         self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
         self.update_mode = update_mode
@@ -309,35 +307,24 @@ class Booster(BoostedModel):
     def _keep_hypothesis(self, rows: int) -> None:
         """Offer the hypothesis that predicted these rows to the reservoir, once for each of them."""
         assert self.past is not None
-        kept: list[Hypothesis] = []
-
-        def keep() -> Hypothesis:
-            if not kept:
-                kept.append(copy.deepcopy(self.present))
-            return kept[0]
-
+        make = functools.cache(lambda: copy.deepcopy(self.present))
         for _ in range(rows):
-            self.past.offer(keep)
+            self.past.offer(make)
 
     # Lazy FTRL.
 
     def refit_due(self) -> None:
-        """Refit the learners whose turn it is."""
-        assert self.replay is not None
-        for i in self.replay.turns(self.stack):
-            self._refit(i)
-
-    def _refit(self, i: int) -> None:
-        """Fit learner i afresh to the remembered rows."""
+        """Fit the learners whose turn it is afresh to the remembered rows."""
         replay = self.replay
         assert replay is not None
-        if replay.targets == "recorded":
-            target = replay.recorded[:, i]
-        else:
-            target = choose(self).fresh_target(self, i)
-            self.cost.predicted(replay.fill, i)
-        self.cost.updated(replay.fill, 1)
-        replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
+        for i in replay.turns(self.stack):
+            if replay.targets == "recorded":
+                target = replay.recorded[:, i]
+            else:
+                target = choose(self).fresh_target(self, i)
+                self.cost.predicted(replay.fill, i)
+            self.cost.updated(replay.fill, 1)
+            replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
 
     # Growing.
 
@@ -352,8 +339,7 @@ class Booster(BoostedModel):
         if not self.is_open:
             raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
         settled = len(self.stack.refittable)
-        self.detach()
-        for hypothesis in self._hypotheses():
+        for hypothesis in self._to_change():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
         if self.replay is not None:
@@ -365,8 +351,7 @@ class Booster(BoostedModel):
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
-        self.detach()
-        for hypothesis in self._hypotheses():
+        for hypothesis in self._to_change():
             hypothesis.stack.add_features(k)
             hypothesis.base.add_features(k)
         if self.replay is not None:
@@ -374,8 +359,7 @@ class Booster(BoostedModel):
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Learn that columns hold the numbers of levels, of which ``n_levels`` are to be told apart."""
-        self.detach()
-        for hypothesis in self._hypotheses():
+        for hypothesis in self._to_change():
             hypothesis.stack.set_categorical(columns, n_levels)
             known = hypothesis.stack.categorical  # in the order they became known
             hypothesis.base.set_categorical(known if len(known) else columns, n_levels)
@@ -384,9 +368,8 @@ class Booster(BoostedModel):
 
     def add_outputs(self, loss: Loss, score: float) -> None:
         """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
-        self.detach()
         k = loss.n_outputs - self.loss.n_outputs
-        for hypothesis in self._hypotheses():
+        for hypothesis in self._to_change():
             hypothesis.stack.add_outputs(k)
             hypothesis.base.add_outputs(k, score)
         if self.replay is not None:
@@ -394,20 +377,13 @@ class Booster(BoostedModel):
         self.loss = loss
         self.eta = self._schedule()
 
-    def resize(self, window: int) -> None:
-        """Go on with a shorter memory, and the newest rows it has room for."""
-        self.detach()
-        assert self.replay is not None
-        self.replay.resize(window)
-
     def split_output(self, loss: Loss) -> None:
         """Go on with a score a class (``loss``) instead of one score for two: predictions stay what they were.
 
         The steps are halved, as two scores move apart at twice the pace.
         """
         assert isinstance(self.descent, GradientDescent)
-        self.detach()
-        for hypothesis in self._hypotheses():
+        for hypothesis in self._to_change():
             hypothesis.stack.split_output()
             hypothesis.base.split_output()
         if self.replay is not None:
@@ -421,7 +397,8 @@ class Booster(BoostedModel):
         if self.past is not None:
             self.past.kept = [past._replace(eta=past.eta / 2.0) for past in self.past.kept]
 
-    def _hypotheses(self) -> list[Hypothesis]:
-        """The present one and the past ones kept, each once though it may have predicted several rows."""
-        kept = self.past.kept if self.past is not None else []
+    def _to_change(self) -> list[Hypothesis]:
+        """Leave the shared buffers; return the present hypothesis and the past ones kept."""
+        self.detach()
+        kept = self.past.kept if self.past is not None else []  # one may have predicted several rows
         return list({id(past.stack): past for past in (self.present, *kept)}.values())

@@ -116,7 +116,8 @@ def _halve(booster: Booster, boosters: list[Booster]) -> bool:
     if replay is not None and replay.window is not None and replay.window >= 2 * SHORTEST:
         window = replay.window // 2
         if booster.is_open:
-            booster.resize(window)
+            booster.detach()
+            replay.resize(window)
         else:
             replay.window = window
             replay.warmup = min(replay.warmup, window)
