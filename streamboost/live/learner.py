@@ -31,16 +31,6 @@ class Learner:
 
     A request prepares rows, writes them down in one transaction, and has them learned by ``_learn_written``. The
     journal is read back only by ``_catch_up``: when the directory is opened, and when a request broke off.
-
-    Parameters
-    ----------
-    directory : path
-    model : estimator or None
-        For a directory without one.
-    target : str or None
-    on_learned : callable, optional
-        Called with ``state`` and every :class:`LearnedBatch`.
-    **journal : for :class:`~streamboost.live.journal.Journal`
     """
 
     max_columns: int | None = None
@@ -53,7 +43,7 @@ class Learner:
         directory: Path,
         model: Any,
         target: str | None,
-        on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
+        on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None,
         **journal: Any,
     ) -> None:
         self.directory, self.on_learned = directory, on_learned

@@ -18,31 +18,10 @@ from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.predictions import concatenate, predict
+from streamboost.live import request_checks, results
 from streamboost.live.pending import CHUNK, PendingRows
-from streamboost.live.request_checks import (
-    REFUSALS,
-    as_table,
-    check_keys,
-    check_labels,
-    known_classes,
-    known_columns,
-    pack_rows,
-    plain,
-    split,
-)
-from streamboost.live.results import (
-    Answer,
-    Labelled,
-    Learned,
-    LearnedBatch,
-    NotTogether,
-    complete_results,
-    encode_predictions,
-    pack_answer,
-    split_results,
-    unpack_answer,
-    without_labels,
-)
+from streamboost.live.request_checks import REFUSALS, as_table, check_keys
+from streamboost.live.results import Answer, Labelled, Learned, LearnedBatch, NotTogether
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +33,8 @@ def _count(name: str) -> property:
 class LiveModel(PendingRows):
     """A model that learns from requests. Every change is durable in a journal before it is made; one thread writes.
 
-    ``remember`` may be called from any thread, and figures may be looked at from any. Everything else is for one
-    thread at a time; a second one is refused.
+    ``remember`` may be called from any thread, and counts may be read from any. Everything else is for one thread at a
+    time; a second one is refused.
 
     Parameters
     ----------
@@ -65,29 +44,28 @@ class LiveModel(PendingRows):
         For a new directory, best with ``new_columns="grow"``; a copy of it is used. Ignored where there is a model.
     target : str, optional
         The name of the column with targets; left out, the one the directory knows, or ``"target"``.
-    checkpoint_every : int
+    checkpoint_every : int, default=50_000
         Rows learned between checkpoints.
     expire_after : float, optional
         Seconds a row waits for its label; left out, for as long as there is room.
     default : label, optional
         What rows are learned with that waited too long, such as 0 for "not clicked"; left out, they are dropped.
-    pending_limit : int
+    pending_limit : int, default=1_000_000
         How many rows may wait; beyond, those that waited longest are expired. As many learned rows are kept for
         corrections, and as many early labels.
-    correct_within : float
+    correct_within : float, default=86_400
         Seconds for which the label of a learned row can be corrected, and a label waits for its row.
-    remember_ids : int
+    remember_ids : int, default=100_000
         How many ids of requests are remembered.
     max_columns, max_classes : int, optional
         How many columns and classes the model may come to know; left out, any number. A table that would bring more is
-        refused; of rows and labels that waited, those that would are put into the quarantine. Both may be set later.
-    durable : bool
+        refused; of rows and labels that waited, those that would go to the quarantine. Both may be set later.
+    durable : bool, default=True
         Whether requests survive a power cut; the crash of the process they survive always.
-    clock : callable
+    clock : callable, default=time.time
         Seconds.
     on_learned : callable, optional
-        Called with a dict and a :class:`LearnedBatch` after rows were learned, again in a replay. The dict is
-        ``state``: what is kept there, such as metrics, is as exact as the model.
+        Called with ``state`` and a :class:`LearnedBatch` after rows were learned, again in a replay.
 
     Attributes
     ----------
@@ -98,11 +76,10 @@ class LiveModel(PendingRows):
     rows : int
         Rows learned, corrections included.
     state : dict
-        Whatever else is to be saved with the model.
+        Whatever else is to be saved with the model, such as metrics: as exact as the model.
     n_pending, n_early, n_corrected, n_expired, n_crowded, n_dropped, n_quarantined : int
-        Rows that wait for labels; labels that wait for rows; rows learned again; rows that waited too long, or made
-        room; those of them that made room; those that left without being learned; rows and labels that could not be
-        learned.
+        Rows that wait for labels; labels that wait for rows; rows learned again; rows that waited too long or made
+        room; of these, those that made room, and those that were not learned; rows and labels in quarantine.
     journal_length : int
         Entries in the journal: those since the last checkpoint but one.
     last_checkpoint_error : str or None
@@ -143,9 +120,12 @@ class LiveModel(PendingRows):
         clock: Callable[[], float] = time.time,
         on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
     ) -> None:
-        _check_positive(checkpoint_every=checkpoint_every, pending_limit=pending_limit)
-        _check_positive(correct_within=correct_within, remember_ids=remember_ids)
-        _check_positive(True, expire_after=expire_after, max_columns=max_columns, max_classes=max_classes)
+        _check_positive(
+            checkpoint_every=checkpoint_every, pending_limit=pending_limit, correct_within=correct_within,
+            remember_ids=remember_ids,
+        )  # fmt: skip
+        optional = {"expire_after": expire_after, "max_columns": max_columns, "max_classes": max_classes}
+        _check_positive(**{name: value for name, value in optional.items() if value is not None})
         self.checkpoint_every, self.pending_limit, self.expire_after = checkpoint_every, pending_limit, expire_after
         self.default, self.correct_within, self.clock = default, correct_within, clock
         self.max_columns, self.max_classes = max_columns, max_classes
@@ -163,12 +143,12 @@ class LiveModel(PendingRows):
         """
         with self._writer():
             table = as_table(table)
-            said = predict(self.model, table)
+            found = predict(self.model, table)
             if keys is not None:
-                self.remember(keys, table, said.probabilities or said.values, id=id)
+                self.remember(keys, table, found.probabilities or found.values, id=id)
                 self._tidy()
-        is_unknown_number = self.task == "regression" and not said.known.any()
-        return np.zeros(len(said.known)) if is_unknown_number else said.values
+        is_unknown_number = self.task == "regression" and not found.known.any()
+        return np.zeros(len(found.known)) if is_unknown_number else found.values
 
     def remember(self, keys: Sequence[str], table: Any, predictions: Any = None, *, id: str | None = None) -> None:
         """Let rows wait for their labels, in place of earlier ones of the same keys; from any thread.
@@ -183,7 +163,7 @@ class LiveModel(PendingRows):
         table : pyarrow.Table of n rows
             Without the target.
         predictions : array of shape (n,) or Probabilities, optional
-            What was said of the rows; it comes back with the label, to be scored.
+            What was predicted; it comes back with the label, to be scored.
         id : str, optional
             Of the request: one with the same id does nothing. Without it, rows that are sent again wait again, even if
             they have been learned meanwhile.
@@ -197,12 +177,12 @@ class LiveModel(PendingRows):
                 f"the rows hold the column {self.target!r}, which is what is to be predicted. Leave it out, or learn "
                 "the rows if it is known."
             )
-        first = None if predictions is None else encode_predictions(predictions, len(keys))
+        first = None if predictions is None else results.encode_predictions(predictions, len(keys))
         if keys and (id is None or self._answered(id, "remember") is None):
-            too_wide = self.bounds.why_not_columns(known_columns(self.model), table.column_names)
+            too_wide = self.bounds.why_not_columns(request_checks.known_columns(self.model), table.column_names)
             if too_wide is not None:
                 raise ValueError(too_wide)
-            self._journal.put(pack_rows(keys, plain(table), self.clock(), first), id)
+            self._journal.put(request_checks.pack_rows(keys, request_checks.plain(table), self.clock(), first), id)
 
     def learn(self, table: Any, *, id: str | None = None) -> Learned:
         """Predict rows, then learn them.
@@ -241,44 +221,44 @@ class LiveModel(PendingRows):
                 known = [id for id in ids if id is not None]
                 if len(set(known)) < len(known) or any(self._answered(id, "learn") is not None for id in known):
                     raise NotTogether("a request was answered before, expected new ones. Learn each by itself.")
-                results = self._write_rows([as_table(table) for table in tables], ids)
+                promised = self._write_rows([as_table(table) for table in tables], ids)
             except REFUSALS as error:  # of one of them, perhaps: who is meant shows when each is alone
                 raise NotTogether(str(error)) from error
-            return self._learn_rows(results)
+            return self._learn_rows(promised)
 
     def _write_rows(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
         """Validate rows, prepare those that are good, and write all of them down."""
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
         valid = self.guard.validate(table, self.target, self.task, self.model)
-        results = split_results(valid, [table.num_rows for table in tables])
+        promised = results.split_results(valid, [table.num_rows for table in tables])
         if len(valid.y):
             bounds, model, names = self.bounds, self.model, valid.X.column_names
-            too_many = bounds.why_not_columns(known_columns(model), names)
+            too_many = bounds.why_not_columns(request_checks.known_columns(model), names)
             if too_many is None and bounds.classes is not None:
-                too_many = bounds.why_not_classes(known_classes(model), valid.y.tolist())
+                too_many = bounds.why_not_classes(request_checks.known_classes(model), valid.y.tolist())
             if too_many is not None:
                 raise ValueError(too_many)
-            rows = plain(valid.X).append_column(self.target, pa.array(valid.y))
-            X, y = split(rows)
+            rows = request_checks.plain(valid.X).append_column(self.target, pa.array(valid.y))
+            X, y = request_checks.split(rows)
             prepared = model.prepare(X, y)
         with self._journal.transaction() as changes:
             if len(valid.y):
                 entry = changes.add_entry("learn", rows, origin={"ids": [id for id in ids if id is not None]})
                 self._written.append((entry, y, prepared))
-            for one, table, id in zip(results, tables, ids, strict=True):
+            for one, table, id in zip(promised, tables, ids, strict=True):
                 if one.reasons:
                     bad = ((row, reason, id, table.slice(row, 1)) for row, reason in one.reasons.items())
                     self._quarantine_rows(changes, bad)
                 if id is not None:
                     counts = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
-                    changes.add_id(id, "learn", pack_answer(counts))
-        return results
+                    changes.add_id(id, "learn", results.pack_answer(counts))
+        return promised
 
-    def _learn_rows(self, results: list[Learned]) -> list[Learned]:
+    def _learn_rows(self, promised: list[Learned]) -> list[Learned]:
         """Learn rows that were written down."""
         batches, refused = self._learn_written()
         self._tidy()
-        return complete_results(results, batches[0] if batches else None, refused[0][1] if refused else "")
+        return results.complete_results(promised, batches[0] if batches else None, refused[0][1] if refused else "")
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -299,15 +279,15 @@ class LiveModel(PendingRows):
                 self._tidy()  # a crash may have come before
                 return Labelled(**answered, repeated=True)
             keys = check_keys(keys)
-            labels = check_labels(targets, len(keys))
+            labels = request_checks.check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
                 counts = self._take_labels(changes, keys, labels, id)
                 if id is not None:
-                    changes.add_id(id, "label", pack_answer(counts))
+                    changes.add_id(id, "label", results.pack_answer(counts))
             batches, refused = self._learn_written()
             self._tidy()
         for entry, reason in refused:
-            counts = without_labels(counts, entry.kind, entry.origin["places"], reason)
+            counts = results.without_labels(counts, entry.kind, entry.origin["places"], reason)
         batches = [batch for batch in batches if batch.kind == "label"]
         if not batches:
             return Labelled(**counts, repeated=False)
@@ -385,7 +365,7 @@ class LiveModel(PendingRows):
             return None
         if found[0] != verb:
             raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
-        return unpack_answer(found[1])
+        return results.unpack_answer(found[1])
 
     # Between requests.
 
@@ -417,9 +397,7 @@ class LiveModel(PendingRows):
             )
 
 
-def _check_positive(is_optional: bool = False, **options: Any) -> None:
+def _check_positive(**options: Any) -> None:
     for name, value in options.items():
-        if value is None and is_optional:
-            continue
         if not isinstance(value, (int, float, np.number)) or not value > 0:
             raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")

@@ -11,18 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamboost.live import request_checks
 from streamboost.live.journal import KeyedRow, Transaction
 from streamboost.live.learner import Learner
-from streamboost.live.request_checks import (
-    REFUSALS,
-    is_missing,
-    is_same,
-    known_classes,
-    known_columns,
-    label_column,
-    split,
-    unlearnable_rows,
-)
+from streamboost.live.request_checks import REFUSALS, known_classes, known_columns, label_column
 from streamboost.live.results import Answer, BatchKind
 from streamboost.runs.guard import ValidatedRows
 
@@ -45,7 +37,7 @@ class PendingRows(Learner):
             elif row is None or now - row.time > self.correct_within:
                 places["early"].append(place)
             else:
-                places["unchanged" if is_same(row.label, label) else "corrected"].append(place)
+                places["unchanged" if request_checks.is_same(row.label, label) else "corrected"].append(place)
         reasons: dict[int, str] = {}
         after = None
         kinds: dict[str, BatchKind] = {"learned": "label", "corrected": "correct"}
@@ -70,7 +62,7 @@ class PendingRows(Learner):
         if bounds.classes is not None and not classes.issuperset(labels.values()):
             classes = classes.union(changes.early_labels())
         for i, label in labels.items():
-            if is_missing(label):
+            if request_checks.is_missing(label):
                 reasons[i] = f"the label is {label!r}, expected a number or a class."
             elif (too_many := bounds.why_not_classes(classes, [label])) is not None:
                 reasons[i] = too_many
@@ -104,12 +96,7 @@ class PendingRows(Learner):
             self._learn_written()
 
     def _write_parts(
-        self,
-        changes: Transaction,
-        kind: BatchKind,
-        joined: LabelledRows,
-        now: float,
-        origin: Mapping[str, Any] | None = None,
+        self, changes: Transaction, kind: BatchKind, joined: LabelledRows, now: float, origin: Answer | None = None
     ) -> dict[int, str]:
         """Write down rows to be learned; return the reasons of those that are not. A row with a bad label waits on."""
         rows, labels = joined.rows, joined.labels
@@ -182,7 +169,7 @@ class LabelledRows:
         if good and too_wide is None and bounds.why_not_classes(classes, labels) is None:
             with suppress(*REFUSALS):  # else it is looked which rows are meant
                 return self._add_part(valid, list(range(len(good))), good)
-        bad = unlearnable_rows(model, valid.X, self.after)
+        bad = request_checks.unlearnable_rows(model, valid.X, self.after)
         self.bad_rows.update({good[i]: reason for i, reason in bad.items()})
         fine = []
         for i in [i for i in range(len(good)) if i not in bad]:
@@ -206,7 +193,7 @@ class LabelledRows:
             names = {name for i in fine for name in self.rows[places[i]].batch.schema.names}
             X, y = X.select([name for name in X.column_names if name in names]).take(fine), y[fine]
         table = X.append_column(self.learner.target, pa.array(y))
-        X, y = split(table)
+        X, y = request_checks.split(table)
         self.after = self.learner.model.prepare(X, y, after=self.after)
         self.parts.append(Part([places[i] for i in fine], table, y, self.after))
 

@@ -21,7 +21,7 @@ from streamboost.live import LiveModel
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.handlers import Handlers
-from streamboost.serving.middleware import KnownHosts, RequestMiddleware
+from streamboost.serving.middleware import RequestMiddleware
 from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
 from streamboost.serving.responses import json_response
@@ -38,14 +38,13 @@ def create_app(
     hosts: Sequence[str] | None = LOCAL_NAMES,
     window: int = 1000,
 ) -> Starlette:
-    """An application around a live model, which must not be used otherwise as long as it runs.
+    """Make an application around a live model, which must not be used otherwise as long as it runs.
 
     Parameters
     ----------
     live : LiveModel
-        The application changes it, and lets it grow no further than the limits, but does not close it. With a
-        :class:`~streamboost.serving.ScoreKeeper` as its ``on_learned`` the metrics go on where they were; else they
-        begin anew.
+        The application lets it grow no further than the limits, and does not close it. With a
+        :class:`~streamboost.serving.ScoreKeeper` as its ``on_learned`` metrics go on where they were; else they begin.
     feed : Feed, optional
         For the dashboard.
     tokens : Tokens, optional
@@ -108,8 +107,9 @@ def create_app(
             file,  # scripts and styles are no secret
         ],
         middleware=[
-            Middleware(RequestMiddleware, routes=PATHS, observe=monitoring.observe, limit=limits.connections),
-            *([] if hosts is None else [Middleware(KnownHosts, hosts)]),
+            Middleware(
+                RequestMiddleware, routes=PATHS, observe=monitoring.observe, limit=limits.connections, hosts=hosts
+            ),
             Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamboost.live.journal import table_bytes
 from streamboost.runs.guard import brief
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
@@ -79,17 +80,13 @@ def take_labels(table: Any, key: str, target: str, limits: Limits) -> tuple[list
 
 def largest_numbers(column: Any) -> list[Any]:
     """Return the values of a column if they may be whole numbers beyond 64 bits with a sign; else none."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = getattr(column.type, "value_type", column.type)
     return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
 
 
 def write_table(columns: dict[str, Any], metadata: dict[str, str]) -> bytes:
     """Write columns as an Arrow stream, with metadata in its schema."""
-    table = pa.table(columns).replace_schema_metadata(metadata)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    return table_bytes(pa.table(columns).replace_schema_metadata(metadata))
 
 
 # A look into Arrow's messages: FlatBuffers, whose form Arrow has verified when it opened the message.

@@ -145,7 +145,7 @@ class Handlers:
             if parsed.keys:
                 done = self.writer.submit(partial(self._take_labels, parsed))
             else:
-                done = self.writer.submit_together(parsed, len(parsed.rows))
+                done = self.writer.submit(None, parsed, len(parsed.rows))
             return json_response(await asyncio.wrap_future(done))
         finally:
             self.in_flight.n_bytes -= len(body)

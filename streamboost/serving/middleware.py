@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamboost.serving.errors import RETRY
 from streamboost.serving.responses import json_response
 
+HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?")
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -21,7 +23,7 @@ SECURITY = {
 
 
 class RequestMiddleware:
-    """Limits how many requests are open, refuses those of other sites, adds headers, and takes times.
+    """Limits how many requests are open, refuses other hosts and sites, adds headers, and takes times.
 
     Parameters
     ----------
@@ -32,12 +34,21 @@ class RequestMiddleware:
         Called after every request with its path, the status and the seconds it took.
     limit : int
         Requests that may be open at a time.
+    hosts : sequence of str or None
+        The names this server answers to, without port, IPv6 addresses in brackets; None for all.
     """
 
     def __init__(
-        self, app: ASGIApp, *, routes: Collection[str], observe: Callable[[str, int, float], None], limit: int
+        self,
+        app: ASGIApp,
+        *,
+        routes: Collection[str],
+        observe: Callable[[str, int, float], None],
+        limit: int,
+        hosts: Sequence[str] | None,
     ) -> None:
         self.app, self.routes, self.observe, self.limit = app, frozenset(routes), observe, limit
+        self.hosts = None if hosts is None else sorted({host.lower() for host in hosts})
         self.n_open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,12 +67,7 @@ class RequestMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        app = self.app
-        if self.n_open >= self.limit:
-            app = json_response({"error": f"{self.limit} requests are open already. Try again later."}, 503, RETRY)
-        elif is_cross_site(scope["method"], Headers(scope=scope)):
-            sentence = "the request comes from a page of another site, expected one of this server."
-            app = json_response({"error": sentence}, 403)
+        app = self._refusal(scope) or self.app
         self.n_open += 1
         try:
             await app(scope, receive, send_with_headers)
@@ -69,6 +75,20 @@ class RequestMiddleware:
             self.n_open -= 1
             path = scope["path"]
             self.observe(path if path in self.routes else "other", status, time.perf_counter() - started)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return what a request is refused with before any route; None if it may pass."""
+        headers = Headers(scope=scope)
+        if self.n_open >= self.limit:
+            return json_response({"error": f"{self.limit} requests are open already. Try again later."}, 503, RETRY)
+        if is_cross_site(scope["method"], headers):
+            sentence = "the request comes from a page of another site, expected one of this server."
+            return json_response({"error": sentence}, 403)
+        host = headers.get("host", "")
+        if self.hosts is not None and not is_known_host(host, self.hosts):
+            sentence = f"the Host header is {host[:100]!r}, expected one of {', '.join(self.hosts)}."
+            return json_response({"error": sentence}, 400)
+        return None
 
 
 def is_cross_site(method: str, headers: Headers) -> bool:
@@ -90,29 +110,14 @@ def is_cross_site(method: str, headers: Headers) -> bool:
     return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
 
 
-class KnownHosts:
-    """Starlette's check of the Host header against DNS rebinding, refused in a JSON sentence like everything else.
+def is_known_host(host: str, known: Collection[str]) -> bool:
+    """Return whether a Host header names one of the hosts; a page that has its own name resolve to us does not.
 
-    Parameters
-    ----------
-    app : ASGI application
-    hosts : sequence of str
-        The names this server answers to, without port; IPv6 addresses in brackets.
+    Examples
+    --------
+    >>> [is_known_host(host, ["localhost", "*.example.com"]) for host in ("LocalHost:80", "a.example.com", "evil:80")]
+    [True, True, False]
     """
-
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
-        self.app, self.hosts = app, hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-
-        async def passed(*_: object) -> None:
-            await self.app(scope, receive, send)
-
-        async def refused(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                host, names = Headers(scope=scope).get("host", ""), ", ".join(sorted(set(self.hosts)))
-                sentence = f"the Host header is {host[:100]!r}, expected one of {names}."
-                await json_response({"error": sentence}, 400)(scope, receive, send)
-
-        await TrustedHostMiddleware(passed, self.hosts, www_redirect=False)(scope, receive, refused)
+    found = HOST.fullmatch(host)
+    name = "" if found is None else found[1].lower()
+    return name in known or any([name.endswith(end[1:]) for end in known if end[0] == "*" and name])

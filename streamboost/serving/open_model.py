@@ -42,32 +42,29 @@ class ServedModel(LiveModel):
     @property
     def default(self) -> Any:
         """What rows are learned with that waited too long; None if they are dropped."""
-        said = self._said
-        if not isinstance(said, str):
-            return said
+        text, kind = self._default, self.label_kind
+        if not isinstance(text, str):
+            return text
+        with contextlib.suppress(ValueError):
+            if self.task == "regression":
+                return float(text)
+            if len(text) > 1 and text[0] == text[-1] == '"':
+                return json.loads(text)
         if self.task == "regression":
-            with contextlib.suppress(ValueError):
-                return float(said)
-            return said
-        kind = self.label_kind
-        if len(said) > 1 and said[0] == said[-1] == '"':
-            with contextlib.suppress(ValueError):
-                return json.loads(said)
-        if kind in ("boolean", None) and said.lower() in ("true", "false"):
-            return said.lower() == "true"
-        if kind in ("number", None) and (found := WHOLE.fullmatch(said)):
-            return int(found[1])
-        return said
+            return text
+        if kind in ("boolean", None) and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        found = WHOLE.fullmatch(text) if kind in ("number", None) else None
+        return text if found is None else int(found[1])
 
     @default.setter
-    def default(self, said: Any) -> None:
-        self._said = said
+    def default(self, default: Any) -> None:
+        self._default = default
 
     @property
     def label_kind(self) -> LabelKind | None:
         """Of what kind the model's classes are; None if it has none, or none yet."""
-        labels = getattr(self.model, "labels_", None)
-        return None if labels is None else labels.kind
+        return getattr(getattr(self.model, "labels_", None), "kind", None)
 
 
 def open_live(

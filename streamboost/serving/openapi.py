@@ -125,34 +125,26 @@ def _writing(limits: Limits) -> Document:
         parameters=[id, key],
         requestBody=_body("Labels", {"labels": [{"key": "order 1", "target": 7}], "id": "a2"}),
     )
-    checkpoint = _operation(
-        "checkpoint",
-        "Write a checkpoint now",
-        _json("Saved"),
-        (*READ_ERRORS, 503),
-        "admin",
-        description="Not needed for safety, as all that was answered is durable; a start is faster after it.",
-    )
-    operations = {"/predict": predict, "/learn": learn, "/label": label, "/checkpoint": checkpoint}
-    return {path: {"post": operation} for path, operation in operations.items()}
+    told = "Not needed for safety, as all that was answered is durable; a start is faster after it."
+    saved, errors = _json("Saved"), (*READ_ERRORS, 503)
+    checkpoint = _operation("checkpoint", "Write a checkpoint now", saved, errors, "admin", description=told)
+    return {f"/{operation['operationId']}": {"post": operation} for operation in (predict, learn, label, checkpoint)}
 
 
 def _reading() -> Document:
-    any_object = {JSON_TYPE: {"schema": {"type": "object"}}}
     events = "How the model stands, as server-sent events: a history, then each observation."
+    file = {"name": "file", "in": "path", "required": True, "schema": {"enum": sorted(FILES)}}
     operations = {
         "/model": _operation("model", "What the model is.", _json("Model"), READ_ERRORS, "predict"),
         "/metrics": _operation("metrics", "Numbers, for Prometheus.", _text("text/plain"), READ_ERRORS, "predict"),
         "/events": _operation("events", events, _text("text/event-stream"), READ_ERRORS, "predict"),
         "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
-        "/openapi.json": _operation("openapi", "This document.", any_object, OPEN_ERRORS),
+        "/openapi.json": _operation(
+            "openapi", "This document.", {JSON_TYPE: {"schema": {"type": "object"}}}, OPEN_ERRORS
+        ),
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
         "/dashboard/{file}": _operation(
-            "dashboard_file",
-            "A file of the dashboard.",
-            _text(*FILE_TYPES),
-            (*OPEN_ERRORS, 404),
-            parameters=[{"name": "file", "in": "path", "required": True, "schema": {"enum": sorted(FILES)}}],
+            "dashboard_file", "A file of the dashboard.", _text(*FILE_TYPES), (*OPEN_ERRORS, 404), parameters=[file]
         ),
     }
     operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
@@ -167,9 +159,9 @@ def _operation(
 ) -> Document:
     """What a request does, and the scope that its token needs."""
     security = {"security": [{scheme: [scope]} for scheme in SCHEMES]} if scope else {}
-    responses = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(errors)}
-    answer = {"200": {"description": "The answer.", "content": content}}
-    return {"operationId": name, "summary": summary, **more, **security, "responses": answer | responses}
+    answers = {"200": {"description": "The answer.", "content": content}}
+    answers |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(errors)}
+    return {"operationId": name, "summary": summary, **more, **security, "responses": answers}
 
 
 def _body(schema: str, example: Document) -> Document:

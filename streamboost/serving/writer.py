@@ -6,9 +6,8 @@
                                                │
                                                └── now and then a copy ──▶ Writer.published ──▶ predictions
 
-The writer copies the model between two requests, so a copy is never half of one; once published it is never changed.
-Whoever predicts takes the newest and waits for nobody. Requests that have come to wait may be learned together, which
-costs less: the longer the queue, the faster it goes.
+A copy is made between two requests and never changed, so whoever predicts waits for nobody. Requests that wait may be
+learned together, which costs less: the longer the queue, the faster it goes.
 """
 
 from __future__ import annotations
@@ -34,13 +33,12 @@ PAUSE = 1.0  # seconds between two looks at what has expired
 TOGETHER = 1000  # rows of requests that are learned as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
 RETRY_CHECKPOINT = 30.0  # seconds after which a disk that failed is tried again
+BROKEN = "the server has failed and learns no more; its log says why. Try again when it is back."
 logger = logging.getLogger(__name__)
 
 
 class ModelCopy:
     """A copy of the model that nobody changes: how many rows it has learned, its number, and when it was made."""
-
-    __slots__ = ("columns", "is_ready", "model", "number", "rows", "time")
 
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
         self.model, self.rows, self.number, self.time = model, rows, number, time
@@ -66,19 +64,17 @@ class Writer:
     ----------
     live : LiveModel
     together : callable
-        Called with a list of requests, learns them in their order, and returns a result or an exception for each.
-    waiting : int
-        Requests that may wait (default 256); more are refused.
-    clock : callable
-        Seconds.
+        Learns a list of requests in their order, and returns a result or an exception for each.
+    waiting : int, default=256
+        Requests that may wait; more are refused.
+    clock : callable, default=time.monotonic
 
     Attributes
     ----------
     published : ModelCopy
         The newest copy.
     failures : dict
-        What fails at the moment, by what it is: "disk", "expiry", "copy". Any thread may look and add; what is well
-        again is taken out.
+        What fails at the moment, by what it is: "disk", "expiry", "copy"; any thread may change it.
 
     Examples
     --------
@@ -124,20 +120,14 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join()
 
-    def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Have something done by the writer; refuse if too much is waiting already."""
-        return self._put(_Job(work, Future()))
-
-    def submit_together(self, request: Any, n_rows: int) -> Future[Any]:
-        """Have the rows of a request learned, by themselves or with others that wait."""
-        return self._put(_Job(None, Future(), request, n_rows))
-
-    def _put(self, job: _Job) -> Future[Any]:
+    def submit(self, work: Callable[[], Any] | None, request: Any = None, n_rows: int = 0) -> Future[Any]:
+        """Have work done by the writer; without any, have rows of a request learned, with others that wait."""
+        job = _Job(work, Future(), request, n_rows)
         with self._taking:
             if self._stopping:
                 raise Refused(503, "the server is shutting down and learns no more. Try again when it is back.", RETRY)
             if self._has_ended:
-                raise _broken()
+                raise Refused(503, BROKEN, RETRY)
             if len(self._jobs) >= self._waiting:
                 sentence = f"{self._waiting} requests are waiting to be learned already. Try again later."
                 raise Refused(503, sentence, RETRY)
@@ -163,10 +153,13 @@ class Writer:
     # In the writer's thread.
 
     def _run(self) -> None:
-        _lower_priority()
+        if sys.platform == "linux":  # lower this thread's priority so predictions win the CPU
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         try:
             while (jobs := self._next()) is not None:
-                self._do(jobs)
+                if jobs:
+                    self._do(jobs)
                 if self.clock() - self._looked >= PAUSE:
                     self._look()
                 if self._is_copy_due():
@@ -177,14 +170,11 @@ class Writer:
                 self._has_ended = True
             for job in self._jobs:
                 if job.done.set_running_or_notify_cancel():
-                    job.done.set_exception(_broken())
+                    job.done.set_exception(Refused(503, BROKEN, RETRY))
             self._jobs.clear()
 
     def _next(self) -> list[_Job] | None:
-        """Wait for a job, and take those right behind it that may be done together with it; None at the end.
-
-        There may be none: then it is time to see to what nobody asks for.
-        """
+        """Wait for a job, and take those behind it that may be done with it; none after a pause, None at the end."""
         jobs: list[_Job] = []
         n_rows = 0
         with self._taking:
@@ -206,8 +196,6 @@ class Writer:
         return jobs
 
     def _do(self, jobs: list[_Job]) -> None:
-        if not jobs:
-            return
         results: Sequence[Any]
         try:
             work = jobs[0].work
@@ -277,14 +265,3 @@ class Writer:
 
     def _copy(self, number: int) -> ModelCopy:
         return ModelCopy(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
-
-
-def _lower_priority() -> None:
-    """Lower this thread's priority so predictions win the CPU."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-
-
-def _broken() -> Refused:
-    return Refused(503, "the server has failed and learns no more; its log says why. Try again when it is back.", RETRY)

@@ -86,10 +86,10 @@ def test_the_writer_does_what_waits_together_but_never_past_something_else_or_to
         return [ValueError("not this one") if one == "bad" else one.upper() for one in given]
 
     writer = Writer(idle(SimpleNamespace()), together)
-    jobs = [writer.submit_together(name, 300) for name in ("a", "bad", "c", "d")]  # the fourth is too many
+    jobs = [writer.submit(None, name, 300) for name in ("a", "bad", "c", "d")]  # the fourth is too many
     alone = writer.submit(lambda: done.append("alone"))
-    jobs += [writer.submit_together(name, n) for name, n in (("e", 5000), ("f", 1), ("g", 1))]
-    cancelled = writer.submit_together("nobody waits for it", 1)
+    jobs += [writer.submit(None, name, n) for name, n in (("e", 5000), ("f", 1), ("g", 1))]
+    cancelled = writer.submit(None, "nobody waits for it", 1)
     assert cancelled.cancel()
     assert writer.n_waiting == 9
     writer.start()

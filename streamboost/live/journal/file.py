@@ -44,13 +44,11 @@ class Journal:
     Parameters
     ----------
     path : path
-    durable : bool
-        Whether every transaction is brought to disk before it is over, and so survives a power cut; a crash of the
-        process it survives always.
-    limit : int
-        How many rows wait at most, how many learned ones are kept, and how many early labels. Whoever learns has to
-        see to the first; rows in excess of twice as many are dropped here.
-    ids : int
+    durable : bool, default=True
+        Whether every transaction survives a power cut; a crash of the process it survives always.
+    limit : int, default=1_000_000
+        How many learned rows are kept, and how many early labels. Rows that wait are dropped beyond twice as many.
+    ids : int, default=100_000
         How many ids of requests are kept.
 
     Examples
@@ -83,10 +81,8 @@ class Journal:
             raise
 
     def _open(self, durable: bool) -> None:
-        application, version, n_tables = (
-            self._db.execute(f"SELECT * FROM {source}").fetchone()[0]
-            for source in ("pragma_application_id", "pragma_user_version", "(SELECT count(*) FROM sqlite_master)")
-        )
+        application, version = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
+        n_tables = self._one("SELECT count(*) FROM sqlite_master")
         if application != APPLICATION and n_tables:
             raise self._damage("it is a database of something else")
         if version > VERSION:
@@ -104,8 +100,7 @@ class Journal:
         found = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if missing := TABLES - found:
             raise self._damage(f"the table {min(missing)!r} is missing")
-        report = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if report != "ok":
+        if (report := self._one("PRAGMA quick_check(1)")) != "ok":
             raise self._damage(report)
         about = dict(self._db.execute("SELECT name, value FROM about"))
         self.name, self.rows_before, self.target = about["name"], int(about["rows_before"]), about["target"]
@@ -127,25 +122,25 @@ class Journal:
         with self._lock:
             self._db.close()
 
+    def _one(self, query: str) -> Any:
+        """Return the only value of a query."""
+        with self._reading():
+            return self._db.execute(query).fetchone()[0]
+
     @property
     def last_number(self) -> int:
         """The number of the last entry ever written; 0 if there was none."""
-        with self._reading():
-            found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
-            return int(found[0]) if found else 0
+        return int(self._one("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'"))
 
     @property
     def first_number(self) -> int:
         """The number of the oldest entry that is still there; one more than the last if there is none."""
-        with self._reading():
-            found = self._db.execute("SELECT min(number) FROM entries").fetchone()[0]
-            return self.last_number + 1 if found is None else int(found)
+        return int(self._one("SELECT min(number) FROM entries") or self.last_number + 1)
 
     @property
     def is_new(self) -> bool:
         """Whether nothing was ever written."""
-        with self._reading():
-            return self._db.execute("SELECT count(*) FROM sqlite_sequence").fetchone()[0] == 0 and not self.counts
+        return self._one("SELECT count(*) FROM sqlite_sequence") == 0 and not self.counts
 
     def begin(self, rows: int, target: str) -> None:
         """Note how many rows the model had learned before its first entry, and what the target is called."""
