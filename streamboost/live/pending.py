@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -37,7 +38,7 @@ class PendingRows(Learner):
             elif row is None or now - row.time > self.correct_within:
                 places["early"].append(place)
             else:
-                places["unchanged" if request_checks.is_same(row.label, label) else "corrected"].append(place)
+                places["unchanged" if _is_same(row.label, label) else "corrected"].append(place)
         reasons: dict[int, str] = {}
         after = None
         kinds: dict[str, BatchKind] = {"learned": "label", "corrected": "correct"}
@@ -62,7 +63,7 @@ class PendingRows(Learner):
         if bounds.classes is not None and not classes.issuperset(labels.values()):
             classes = classes.union(changes.early_labels())
         for i, label in labels.items():
-            if request_checks.is_missing(label):
+            if label is None or (isinstance(label, float) and not math.isfinite(label)):
                 reasons[i] = f"the label is {label!r}, expected a number or a class."
             elif (too_many := bounds.why_not_classes(classes, [label])) is not None:
                 reasons[i] = too_many
@@ -117,6 +118,11 @@ class PendingRows(Learner):
         }
         self._quarantine_rows(changes, ((i, why, rows[i].key, tables[i]) for i, why in reasons.items()))
         return reasons
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Return whether two labels are the same; True is not 1."""
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
 class Part(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -138,16 +137,6 @@ def label_column(labels: Sequence[Any]) -> Any:
         raise ValueError(
             f"targets do not fit into one column ({error}), expected all numbers, all texts or all booleans."
         ) from error
-
-
-def is_missing(label: Any) -> bool:
-    """Return whether a label is None, NaN or infinite."""
-    return label is None or (isinstance(label, float) and not math.isfinite(label))
-
-
-def is_same(a: Any, b: Any) -> bool:
-    """Return whether two labels are the same; True is not 1."""
-    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
 # Columns and classes.

@@ -107,9 +107,7 @@ def create_app(
             file,  # scripts and styles are no secret
         ],
         middleware=[
-            Middleware(
-                RequestMiddleware, routes=PATHS, observe=monitoring.observe, limit=limits.connections, hosts=hosts
-            ),
+            Middleware(RequestMiddleware, PATHS, monitoring.observe, limits.connections, hosts),
             Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},

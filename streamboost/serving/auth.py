@@ -8,13 +8,13 @@
     c07e51...  admin
 
 ``admin`` includes the others. Programs send ``Authorization: Bearer TOKEN``. Browsers ask for a name and a password
-(HTTP Basic): the token is the password, the name may be anything. A token is compared with all there are, each in
-constant time.
+(HTTP Basic): the token is the password, the name may be anything.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -47,17 +47,17 @@ class Tokens:
     """
 
     def __init__(self, scopes: Mapping[str, object]) -> None:
-        self._scopes: list[tuple[bytes, frozenset[str]]] = []
-        for number, (token, names) in enumerate(scopes.items(), start=1):
-            allowed = _check(token, names, f"token {number}")
-            self._scopes.append((token.encode(), allowed))
+        self._scopes = [
+            (token.encode(), _check(token, names, f"token {number}"))
+            for number, (token, names) in enumerate(scopes.items(), start=1)
+        ]
         if not self._scopes:
             raise ValueError("there is no token, expected at least one. Add a line: TOKEN predict,learn")
 
     def scopes_of(self, token: str | bytes) -> frozenset[str] | None:
-        """What a token allows; None if there is no such token."""
+        """Return what a token allows; None if there is no such token."""
         asked, found = token if isinstance(token, bytes) else token.encode("utf-8", "surrogateescape"), None
-        for known, scopes in self._scopes:  # all of them, whether found or not
+        for known, scopes in self._scopes:  # all of them in constant time, whether found or not
             if secrets.compare_digest(asked, known):
                 found = scopes
         return found
@@ -70,7 +70,7 @@ class TokenBackend(AuthenticationBackend):
         self.tokens = tokens
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """The scopes of the token that was sent; None if there is none, or none that is known."""
+        """Return the scopes of the token that was sent; None if there is none, or none that is known."""
         if self.tokens is None:
             return AuthCredentials(SCOPES), SimpleUser("anyone")
         scopes = self.tokens.scopes_of(_token_of(conn.headers.get("authorization", "")))
@@ -78,20 +78,18 @@ class TokenBackend(AuthenticationBackend):
 
 
 def _token_of(header: str) -> bytes:
-    """The token in an Authorization header: of ``Bearer TOKEN``, or the password of ``Basic ...``; else nothing."""
-    kind, _, said = header.partition(" ")
+    """Return the token of an Authorization header: ``Bearer TOKEN``, or the password of ``Basic ...``; else nothing."""
+    kind, _, sent = header.partition(" ")
     if kind.lower() == "bearer":
-        return said.strip().encode("latin-1")
+        return sent.strip().encode("latin-1")
     if kind.lower() == "basic":
-        try:
-            return base64.b64decode(said.strip(), validate=True).partition(b":")[2]
-        except ValueError:
-            return b""
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(sent.strip(), validate=True).partition(b":")[2]
     return b""
 
 
 def no_access(request: Request) -> Response:
-    """The answer to a request without the scope it needs: 401 asks for a token, 403 tells what the token lacks."""
+    """Answer a request without the scope it needs: 401 asks for a token, 403 tells what the token lacks."""
     if request.user.is_authenticated:
         scopes = ", ".join(request.auth.scopes)
         sentence = (
@@ -107,7 +105,7 @@ def no_access(request: Request) -> Response:
 
 
 def read_tokens(path: str | os.PathLike[str]) -> Tokens:
-    """Tokens from a file; a line that is not understood is an error with its number, and never shows the token."""
+    """Read tokens from a file; a line that is not understood is an error with its number, and never shows the token."""
     scopes: dict[str, object] = {}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
         words = list(takewhile(lambda word: not word.startswith("#"), line.split()))

@@ -72,9 +72,8 @@ class Handlers:
             elif keys:
                 found = Predicted([None] * n, [], None)
             else:
-                raise Refused(
-                    409, "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
-                )
+                sentence = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
+                raise Refused(409, sentence)
             if keys:
                 await self._call(False, self._remember, keys, rows, found, id)
         finally:
@@ -217,14 +216,10 @@ class Handlers:
 
     def _take_labels(self, request: ParsedRequest) -> responses.Labelled:
         labelled = self._write(self.live.label, request.keys, request.rows, id=request.id)
-        return {
-            "learned": labelled.learned,
-            "corrected": labelled.corrected,
-            "unchanged": labelled.unchanged,
-            "early": labelled.early,
-            "quarantined": self._count(labelled.learned + labelled.corrected, labelled),
-            "repeated": labelled.repeated,
-        }
+        learned, corrected, unchanged, early, _, repeated, *_ = labelled
+        quarantined = self._count(learned + corrected, labelled)
+        return {"learned": learned, "corrected": corrected, "unchanged": unchanged, "early": early,
+                "quarantined": quarantined, "repeated": repeated}  # fmt: skip
 
     def _count(self, n: int, result: Learned | Labelled) -> list[responses.Quarantined]:
         """Count rows that were learned or refused; return those refused, as the answer has them."""
@@ -240,12 +235,8 @@ class Handlers:
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
-            raise Refused(
-                503,
-                f"it could not be written down ({error}), so nothing was taken. Look after the disk, and send it "
-                "again.",
-                RETRY,
-            ) from None
+            sentence = "so nothing was taken. Look after the disk, and send it again."
+            raise Refused(503, f"it could not be written down ({error}), {sentence}", RETRY) from None
         except (TypeError, ValueError) as error:
             raise Refused(422, str(error)) from None
         self.writer.failures.pop("disk", None)

@@ -94,11 +94,6 @@ def declare(limits: Limits) -> dict[str, type[Struct]]:
     """Declare what the bodies of requests may hold, by name.
 
     Limits that are refused with a status or a sentence of their own are only described here, as ``extra_json_schema``.
-
-    Examples
-    --------
-    >>> list(declare(Limits()))
-    ['Rows', 'LabelledRows', 'Labels']
     """
 
     def text(longest: int, told: str) -> Any:
@@ -173,10 +168,8 @@ def take_rows(parsed: Any, limits: Limits) -> list[Row]:
     """Return the rows of a request, ``rows`` or a single ``row``."""
     if (parsed.row is UNSET) == (parsed.rows is UNSET):
         raise Refused(422, "expected either rows, a list of objects, or row, a single object.")
-    if parsed.rows is UNSET:
-        return [parsed.row]
-    check_count(len(parsed.rows), limits)
-    rows: list[Row] = parsed.rows
+    rows: list[Row] = [parsed.row] if parsed.rows is UNSET else parsed.rows
+    check_count(len(rows), limits)
     return rows
 
 
@@ -291,9 +284,8 @@ def column_of(values: list[Any], name: str) -> Any:
     if kinds <= NUMBERS:
         return pa.array([None if value is None else _number(value) for value in values], pa.float64())
     first = next(value for value in values if value is not None)
-    row = next(
-        i for i, value in enumerate(values) if value is not None and (type(value) is str) != (type(first) is str)
-    )
+    others = NUMBERS if type(first) is str else {str}
+    row = next(i for i, value in enumerate(values) if type(value) in others)
     raise Refused(
         422,
         f"column {brief(name)} is {brief(values[row])} in row {row} and {brief(first)} before, expected numbers only "

@@ -14,6 +14,7 @@ from streamboost.serving.errors import RETRY
 from streamboost.serving.responses import json_response
 
 HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?")
+Observe = Callable[[str, int, float], None]
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -23,29 +24,14 @@ SECURITY = {
 
 
 class RequestMiddleware:
-    """Limits how many requests are open, refuses other hosts and sites, adds headers, and takes times.
+    """Limits how many requests are open, refuses other hosts and sites, adds headers, and times requests.
 
-    Parameters
-    ----------
-    app : ASGI application
-    routes : collection of str
-        Paths that are counted by themselves.
-    observe : callable
-        Called after every request with its path, the status and the seconds it took.
-    limit : int
-        Requests that may be open at a time.
-    hosts : sequence of str or None
-        The names this server answers to, without port, IPv6 addresses in brackets; None for all.
+    ``observe`` is called after every request with its path (one of ``routes``, or "other"), its status and its seconds;
+    ``hosts`` are the names this server answers to, without port, IPv6 addresses in brackets, or None for all.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        routes: Collection[str],
-        observe: Callable[[str, int, float], None],
-        limit: int,
-        hosts: Sequence[str] | None,
+        self, app: ASGIApp, routes: Collection[str], observe: Observe, limit: int, hosts: Sequence[str] | None
     ) -> None:
         self.app, self.routes, self.observe, self.limit = app, frozenset(routes), observe, limit
         self.hosts = None if hosts is None else sorted({host.lower() for host in hosts})
@@ -111,13 +97,7 @@ def is_cross_site(method: str, headers: Headers) -> bool:
 
 
 def is_known_host(host: str, known: Collection[str]) -> bool:
-    """Return whether a Host header names one of the hosts; a page that has its own name resolve to us does not.
-
-    Examples
-    --------
-    >>> [is_known_host(host, ["localhost", "*.example.com"]) for host in ("LocalHost:80", "a.example.com", "evil:80")]
-    [True, True, False]
-    """
+    """Return whether a Host header names one of the hosts; a page that has its own name resolve to us does not."""
     found = HOST.fullmatch(host)
     name = "" if found is None else found[1].lower()
     return name in known or any([name.endswith(end[1:]) for end in known if end[0] == "*" and name])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,20 +106,17 @@ class Monitoring:
     ) -> None:
         self.live, self.writer, self.keeper, self.in_flight, self.feed = live, writer, keeper, in_flight, feed
         self.registry = registry = CollectorRegistry()
-        self.learned = Counter("streamboost_rows_learned", "Rows learned since the server started.", registry=registry)
-        self.predicted = Counter(
-            "streamboost_predictions", "Rows predicted since the server started.", registry=registry
-        )
-        self.quarantined = Counter(
-            "streamboost_rows_quarantined", "Rows refused and kept apart since the server started.", registry=registry
-        )
-        self.requests = Histogram(
+        counter = partial(Counter, registry=registry)
+        self.learned = counter("streamboost_rows_learned", "Rows learned since the server started.")
+        self.predicted = counter("streamboost_predictions", "Rows predicted since the server started.")
+        told = "Rows refused and kept apart since the server started."
+        self.quarantined = counter("streamboost_rows_quarantined", told)
+        name, told, by = (
             "streamboost_request_seconds",
             "How long requests took, by route and status.",
             ("route", "status"),
-            registry=registry,
-            buckets=BUCKETS,
         )
+        self.requests = Histogram(name, told, by, registry=registry, buckets=BUCKETS)
         registry.register(self)
         self._lock = threading.Lock()
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
@@ -190,12 +189,10 @@ class Monitoring:
         yield "metric_windowed", "Over the latest rows.", windowed
 
     def _checkpoint_age(self) -> float:
-        times = []
+        times: list[float] = []
         for path in checkpoint_paths(self.live.directory):
-            try:
+            with contextlib.suppress(FileNotFoundError):  # the writer has just put a newer one in its place
                 times.append(path.stat().st_mtime)
-            except FileNotFoundError:  # the writer has just put a newer one in its place
-                continue
         return time.time() - max(times, default=self._began)
 
     # The dashboard.

@@ -41,13 +41,7 @@ SCHEMES = {
 
 
 def document(limits: Limits, has_tokens: bool) -> Document:
-    """Describe a server with these limits.
-
-    Examples
-    --------
-    >>> sorted(document(Limits(), has_tokens=True)["paths"])[:4]
-    ['/', '/checkpoint', '/dashboard/{file}', '/events']
-    """
+    """Describe a server with these limits."""
     paths = {**_writing(limits), **_reading()}
     if not has_tokens:
         for operation in (operation for path in paths.values() for operation in path.values()):

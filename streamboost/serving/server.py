@@ -56,7 +56,8 @@ def serve(
         Of a model that was served before, of a run (it begins with its newest checkpoint), or a new one; or a file
         that ``model.save`` wrote, whose live files are then in ``FILE.live/``.
     host, port : str, int
-        Where to listen; port 0 is any that is free. Hosts that other machines reach need a token file.
+        Where to listen (default 127.0.0.1:8000); port 0 is any that is free. Hosts that other machines reach need a
+        token file.
     token_file : path, optional
         See :mod:`streamboost.serving.auth`.
     task : {"regression", "classification"}, optional
@@ -66,7 +67,7 @@ def serve(
     model : estimator, optional
         For a new directory, in place of the default for the task.
     limits : Limits, optional
-    window : int
+    window : int, default=1000
         Over how many rows windowed metrics look.
     **options
         For :class:`~streamboost.live.LiveModel`.
@@ -139,9 +140,8 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     )
     url = url_of(host, sock.getsockname()[1])
     greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
-    server = _Server(config, feed, greeting)
     with _short_waits():
-        server.run(sockets=[sock])
+        _Server(config, feed, greeting).run(sockets=[sock])
 
 
 class _Server(uvicorn.Server):

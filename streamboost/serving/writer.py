@@ -60,31 +60,9 @@ class _Job(NamedTuple):
 class Writer:
     """The thread that alone changes a live model.
 
-    Parameters
-    ----------
-    live : LiveModel
-    together : callable
-        Learns a list of requests in their order, and returns a result or an exception for each.
-    waiting : int, default=256
-        Requests that may wait; more are refused.
-    clock : callable, default=time.monotonic
-
-    Attributes
-    ----------
-    published : ModelCopy
-        The newest copy.
-    failures : dict
-        What fails at the moment, by what it is: "disk", "expiry", "copy"; any thread may change it.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> live = SimpleNamespace(model=SimpleNamespace(), rows=0, expire=lambda limit: 0, last_checkpoint_error=None)
-    >>> writer = Writer(live, together=list)
-    >>> writer.start()
-    >>> writer.submit(lambda: "learned").result()
-    'learned'
-    >>> writer.stop()
+    ``together`` learns a list of requests in their order, and returns a result or an exception for each; up to
+    ``waiting`` requests wait, more are refused. ``failures`` tells what fails at the moment, by what it is ("disk",
+    "expiry", "copy"); any thread may change it. ``published`` is the newest copy.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ class PackedRow(NamedTuple):
 
 
 def sealed(data: bytes) -> bytes:
-    """Bytes with their checksum."""
+    """Return bytes with their checksum."""
     return zlib.crc32(data).to_bytes(4, "little") + data
 
 
@@ -60,18 +61,19 @@ def unsealed(data: bytes, name: str) -> bytes:
     return data[4:]
 
 
-def folded(text: str) -> str | bytes:
-    """An answer as it is kept."""
+def answer_text(answer: Any) -> str | bytes:
+    """Return an answer as it is kept: JSON, compressed if it is long."""
+    text = json.dumps(answer)
     return text if len(text) <= SHORT else zlib.compress(text.encode())
 
 
-def unfolded(kept: str | bytes) -> str:
-    """Undo :func:`folded`."""
-    return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
+def read_answer(kept: str | bytes) -> Any:
+    """Undo :func:`answer_text`."""
+    return json.loads(kept if isinstance(kept, str) else zlib.decompress(kept))
 
 
 def table_bytes(table: Any) -> bytes:
-    """A table in Arrow's stream format."""
+    """Return a table in Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())

@@ -10,7 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, folded, sealed, table_bytes, unfolded, unsealed
+from streamboost.live.journal.records import (
+    Entry,
+    KeyedRow,
+    PackedRow,
+    answer_text,
+    read_answer,
+    sealed,
+    table_bytes,
+    unsealed,
+)
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
@@ -69,7 +78,7 @@ class Transaction:
     def add_id(self, id: str, verb: str, answer: Mapping[str, Any]) -> bool:
         """Keep what was answered to a request, and forget the oldest; return False if it was answered before."""
         insert = "INSERT INTO ids (id, verb, answer) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
-        cursor = self.db.execute(insert, (id, verb, folded(json.dumps(answer))))
+        cursor = self.db.execute(insert, (id, verb, answer_text(answer)))
         if cursor.rowcount:
             self.db.execute("DELETE FROM ids WHERE number <= ?", ((cursor.lastrowid or 0) - self.ids,))
         return bool(cursor.rowcount)
@@ -77,11 +86,11 @@ class Transaction:
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """What a request with this id asked for, and what was answered; None if there was none lately."""
         found = self.db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
-        return None if found is None else (found[0], json.loads(unfolded(found[1])))
+        return None if found is None else (found[0], read_answer(found[1]))
 
     def change_answer(self, id: str, answer: Mapping[str, Any]) -> None:
         """Keep another answer to a request, if it is one of those that are remembered."""
-        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (folded(json.dumps(answer)), id))
+        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (answer_text(answer), id))
 
     # Rows that wait, and rows that were learned.
 
