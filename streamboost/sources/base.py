@@ -108,6 +108,11 @@ def rebatch(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
     >>> [(batch.table["x"].to_pylist(), batch.position) for batch in rebatch(iter(pieces), 4)]
     [([0, 1, 2, 0], 4), ([1, 2], 6)]
     """
+    check_n_rows(n_rows)
+    return _rebatched(pieces, n_rows)
+
+
+def _rebatched(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
     gathered: list[Any] = []
     count, position = 0, None
     try:

@@ -20,7 +20,6 @@ from streamboost.sources.base import (
     Piece,
     Position,
     Source,
-    check_n_rows,
     check_on_bad,
     foreign_position,
     handle_bad,
@@ -122,12 +121,10 @@ class FileSource(Source):
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """Yield the rows after ``position``, which is refused if its file was exchanged or truncated since."""
-        check_n_rows(n_rows)
         return rebatch(self._pieces(self._start(position)), n_rows)
 
     def read_first(self, total: int, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """Read ``total`` rows at most, as :meth:`read` does: what comes after them in a pipe is not waited for."""
-        check_n_rows(n_rows)
         return rebatch(_limit(self._pieces(self._start(position)), total), n_rows)
 
     def progress(self, position: Position) -> float | None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from streamboost.sources.base import Position
 from streamboost.sources.message_source import BrokerUnavailable, MessageSource
@@ -18,6 +18,10 @@ FETCH = 1000  # messages
 ATTEMPT_SECONDS = 1.0  # seconds for one attempt
 QUIET_SECONDS = 5.0  # seconds without a message after which to see whether the brokers still answer
 CLOSE_SECONDS = 2.0  # seconds for a last commit to be answered
+
+FIXED_SETTINGS = {"enable.auto.commit": False, "enable.auto.offset.store": False, "enable.partition.eof": True,
+                  "auto.offset.reset": "error"}  # fmt: skip
+Settings: TypeAlias = Mapping[str, Any]
 
 logger = logging.getLogger(__name__)
 librdkafka_logger = logging.getLogger(f"{__name__}.librdkafka")
@@ -35,35 +39,21 @@ class KafkaClient:
     """A consumer of one topic. librdkafka reconnects by itself."""
 
     def __init__(
-        self,
-        source: MessageSource,
-        kafka: ModuleType,
-        servers: str,
-        wanted: Sequence[int] | None,
-        settings: Mapping[str, Any],
+        self, source: MessageSource, kafka: ModuleType, servers: str, wanted: Sequence[int] | None, settings: Settings
     ) -> None:
         self.source, self.kafka, self.topic, self.wanted = source, kafka, source.name, wanted
         self.broker = f"Kafka at {servers}"
         self.last_error: str | None = None  # of librdkafka
         self.paused: set[int] = set()  # partitions
         self.last_message_at = time.monotonic()
-        settings = {
-            "bootstrap.servers": servers,
-            "group.id": "streamboost",
-            **settings,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "error_cb": self._on_error,
-            "on_commit": self._on_commit,
-        }
+        given = {"bootstrap.servers": servers, "group.id": "streamboost", **settings}
+        callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         try:
-            self.consumer = self.kafka.Consumer(settings, logger=librdkafka_logger)
+            self.consumer = self.kafka.Consumer({**given, **FIXED_SETTINGS, **callbacks}, logger=librdkafka_logger)
         except self.kafka.KafkaException as error:
             raise ValueError(f"librdkafka refuses these settings: {error.args[0].str()}.") from error
 
-    def __enter__(self) -> KafkaClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,16 +113,12 @@ class KafkaClient:
         if low <= offset <= high:
             return offset
         if offset < low:
-            reason = (
-                f"has deleted what was before {low}: {low - offset} messages were lost unread. Keep messages longer "
-                "(retention.ms)"
-            )
+            reason = f"has deleted what was before {low}: {low - offset} messages were lost unread."
+            advice = "Keep messages longer (retention.ms)"
         else:
-            reason = (
-                f"has messages only up to {high}: the topic was made anew, or the broker lost messages. Start from "
-                "None to read it from the beginning"
-            )
-        self.source.report_lost(f", partition {p} goes on at offset {offset}, but the broker {reason}")
+            reason = f"has messages only up to {high}: the topic was made anew, or the broker lost messages."
+            advice = "Start from None to read it from the beginning"
+        self.source.report_lost(f", partition {p} goes on at offset {offset}, but the broker {reason} {advice}")
         return low
 
     def assign(self, offsets: Mapping[int, int]) -> None:

@@ -17,7 +17,6 @@ from streamboost.sources.base import (
     Piece,
     Position,
     Source,
-    check_n_rows,
     check_on_bad,
     foreign_position,
     handle_bad,
@@ -97,14 +96,15 @@ class MessageSource(Source):
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """Yield the rows after ``position``, whatever the broker thinks was read. A new column begins a new batch."""
-        check_n_rows(n_rows)
         if position is not None:
             self._check_position(position)
-        return self._batches(position, n_rows)
+        pieces = self._pieces(position)
+        return self._until_stopped(pieces, rebatch(pieces, n_rows))
 
-    def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
-        with closing(self._pieces(position)) as pieces, suppress(Stopped):
-            yield from rebatch(pieces, n_rows)
+    @staticmethod
+    def _until_stopped(pieces: Generator[Piece | None, None, None], batches: Iterator[Batch]) -> Iterator[Batch]:
+        with closing(pieces), suppress(Stopped):
+            yield from batches
 
     def _pieces(self, position: Position) -> Generator[Piece | None, None, None]:
         reader = self._reader(None if position is None else from_text(position["schema"]))

@@ -21,6 +21,7 @@ Content: TypeAlias = bytes | Mapping[bytes, bytes] | None
 Decoder: TypeAlias = Callable[[Any], dict[str, Any]]  # from a content to values by key
 MOST_COLUMNS = 10_000  # beyond this the keys are data, not names
 NAMES_IN_JSON = {str: "a string", float: "a number", int: "a number", bool: "a boolean", list: "an array"}
+KINDS = {bool: pa.bool_(), int: pa.float64(), float: pa.float64(), str: pa.string()}
 TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 SKIP = "or pass on_bad='skip'"
 UNFIT = (ValueError, TypeError, OverflowError, KeyError, pa.ArrowException)  # how a value does not fit its column
@@ -80,10 +81,9 @@ class RowReader:
         decode: Decoder | None = None,
         is_text: bool = False,
     ) -> None:
-        self.types = types
+        self.types, self.is_text = types, is_text
         self.columns = None if columns is None else frozenset(columns)
         self.decode: Decoder = decode or json_values
-        self.is_text = is_text
         self.schema = pa.schema(list(types.items())) if schema is None else schema
         self._converters: dict[str, Callable[[Any], Any]] = {}
         self._update_schema(())
@@ -241,12 +241,8 @@ def _kind_of(name: str, value: Any, is_text: bool) -> Any:
                 continue
             return kind
         return pa.string()
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, (int, float)):
-        return pa.float64()
-    if isinstance(value, str):
-        return pa.string()
+    if type(value) in KINDS:
+        return KINDS[type(value)]
     raise Unreadable(
         f"key {name!r} holds {NAMES_IN_JSON.get(type(value), 'an object')}, expected a number, a text, true or false. "
         f"Write its parts as keys of their own, leave it out with columns=[...], {SKIP}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from streamboost.sources.message_source import BrokerUnavailable, MessageSource
@@ -79,7 +79,7 @@ class RedisClient:
         except TypeError as error:
             raise ValueError(f"redis-py refuses the options of the address: {error}.") from error
 
-    def __enter__(self) -> RedisClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,6 +135,5 @@ class RedisClient:
 
     def wait(self, after: Id, seconds: float) -> bool:
         """Wait for an entry after ``after``; return True if there is one in time."""
-        return bool(
-            self._request(lambda: self.client.xread({self.stream: show_id(after)}, count=1, block=int(seconds * 1000)))
-        )
+        streams, milliseconds = {self.stream: show_id(after)}, int(seconds * 1000)
+        return bool(self._request(lambda: self.client.xread(streams, count=1, block=milliseconds)))

@@ -6,6 +6,7 @@ import base64
 import binascii
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +22,9 @@ def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     checked = {}
     for name, kind in (types or {}).items():
-        try:
+        with suppress(ValueError):
             checked[name] = pa.type_for_alias(kind) if isinstance(kind, str) else kind
-        except ValueError:
-            checked[name] = None
-        if not isinstance(checked[name], pa.DataType):
+        if not isinstance(checked.get(name), pa.DataType):
             raise ValueError(
                 f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. "
                 "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
