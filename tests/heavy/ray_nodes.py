@@ -31,7 +31,6 @@ from streamboost.cluster import RayCrew, ray_crew
 # Read by Ray when it is first used; the token keeps everybody else out, and a file of one's own out of it.
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1]))),  # for workers' classes
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_worker_niceness": "0",  # workers that give way to all else take a minute to start on a busy machine
@@ -45,6 +44,8 @@ SETTINGS = {
 }
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
+_paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))  # for the classes of workers
 
 ray_crew.START_SECONDS = ray_crew.CONNECT_SECONDS = 300.0  # so that no test fails for a busy machine
 CPUS = 4  # as declared; really there may be fewer
