@@ -20,7 +20,8 @@ from streamboost.bases import Linear
 from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.errors import SnapshotError
 from streamboost.estimators import defaults
-from streamboost.estimators.base import Prepared, StreamEstimator
+from streamboost.estimators.base import StreamEstimator
+from streamboost.estimators.prepared import Prepared
 from streamboost.features.labels import Labels
 from streamboost.features.reading import in_order
 from streamboost.losses import Softmax

@@ -23,7 +23,8 @@ from streamboost.cluster.hashing import key_of
 from streamboost.cluster.key_models import Answers, Method, Prior
 from streamboost.cluster.key_rows import Batch, Rows, take
 from streamboost.cluster.key_store import KeyStore, Packed
-from streamboost.estimators.base import Prepared, StreamEstimator
+from streamboost.estimators.base import StreamEstimator
+from streamboost.estimators.prepared import Prepared
 from streamboost.persistence import snapshots
 
 SPILLED_AT_ONCE = 64

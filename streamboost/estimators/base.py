@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
 from streamboost.estimators import defaults
+from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.features.chunk import check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -34,25 +35,6 @@ from streamboost.losses import Loss
 from streamboost.persistence import snapshots
 
 Row = Mapping[Hashable, Any]
-
-
-class Targets(NamedTuple):
-    """Encoded targets; of a classifier also the labels that know them."""
-
-    y: FloatArray  # (n, k): numbers, or the codes of classes
-    labels: Labels | None = None
-    n_declared: int = 0  # classes known before the first of these rows
-
-
-class Prepared(NamedTuple):
-    """Rows that were checked and encoded, ready to be learned: what :meth:`StreamEstimator.prepare` returns."""
-
-    X: FloatArray  # (n, d)
-    targets: Targets
-    weight: FloatArray  # (n,)
-    committee: Committee  # that will learn them: the model's, or for first rows a new one
-    encoder: Encoder  # that knows them
-    against: tuple[Encoder | None, Labels | None]  # what the model has to know by then
 
 
 class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -131,10 +113,6 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         after : Prepared, default=None
             Rows that are prepared and not learned yet: these are checked as if those had been learned.
 
-        Returns
-        -------
-        Prepared
-
         Examples
         --------
         >>> from streamboost import SGBRegressor
@@ -170,15 +148,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Encoder(new_columns=self.new_columns), None, None
 
     def _prepare(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, after: Prepared | None = None,
         dialect: Dialect | Literal["one"] = "array",
-        classes: Any = None,
-        after: Prepared | None = None,
-    ) -> Prepared:
+    ) -> Prepared:  # fmt: skip
         """Prepare rows in one of the dialects, or one dict."""
         encoder, labels, committee = self._known(after)
         if dialect == "one":
@@ -288,7 +260,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Make the columns and categories of prepared rows known."""
         encoder, committee = prepared.encoder, prepared.committee
         if "committee_" not in self.__dict__:
-            self._draw_seed(self._random())  # which prepare has taken from a copy
+            self._draw_seed()  # as prepare did, from a copy
             self.committee_, self.encoder_ = committee, Encoder(new_columns=self.new_columns)
             self.unseen_columns_: list[int] = []
         known = self.encoder_.n_features
@@ -331,20 +303,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
         """Make the committee of first rows, with a seed that is drawn again when they are learned."""
-        loss, seed = self._make_loss(targets), self._draw_seed(copy.deepcopy(self._random()))
-        return defaults.make_committee(self._options(names), loss, seed)
+        loss = self._make_loss(targets)
+        return defaults.make_committee(self._options(names), loss, self._draw_seed(is_trial=True))
 
-    def _draw_seed(self, random: np.random.RandomState) -> int:
-        return int(random.randint(2**31 - len(defaults.LEVELS)))
-
-    def _random(self) -> np.random.RandomState:
+    def _draw_seed(self, *, is_trial: bool = False) -> int:
+        """Draw from the random state; for a trial, from a copy of it."""
         try:
-            return check_random_state(self.random_state)  # type: ignore[no-any-return]
+            random = check_random_state(self.random_state)
         except ValueError:
             raise ValueError(
                 f"random_state is {self.random_state!r}, expected a whole number from 0 to 2 ** 32 - 1, a RandomState, "
                 "or None for a different run each time."
             ) from None
+        return int((copy.deepcopy(random) if is_trial else random).randint(2**31 - len(defaults.LEVELS)))
 
     def _options(self, names: Sequence[Hashable] | None) -> SimpleNamespace:
         """The parameters, with columns by their numbers."""
@@ -473,7 +444,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         x : dict
             Column name to value; an absent name is a missing value, a new one a new column.
         y : target
-        w : float
+        w : float, default=1.0
             The row's weight.
         """
         self._learn_prepared(self._prepare(x, [y], None if w == 1.0 else [w], dialect="one"))

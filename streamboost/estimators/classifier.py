@@ -18,7 +18,8 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import require
 from streamboost.estimators import defaults
-from streamboost.estimators.base import Prepared, Row, StreamEstimator, Targets
+from streamboost.estimators.base import Row, StreamEstimator
+from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
 
@@ -35,7 +36,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    loss : str or Loss
+    loss : str or Loss, default="auto"
         ``"log_loss"`` (which ``"auto"`` stands for; softmax over all classes seen), or the paper's ``"logistic"`` and
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
@@ -71,7 +72,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         X : array, frame, Arrow table or list of dicts of shape (n, d)
         y : array of shape (n,)
             Strings, booleans or whole numbers.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
         """
         classes = None if y is None else Labels().encode(_label_column(y))[1]
         return self._restart(X, y, sample_weight, classes=classes)
@@ -83,27 +84,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight
             As in :meth:`fit`.
-        classes : array, optional
+        classes : array, default=None
             Classes to expect: good to know at the first call, never needed.
         """
         self._learn_prepared(self._prepare(X, y, sample_weight, classes=classes))
         return self
 
-    def learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        method: Method = "predict",
-    ) -> NDArray[Any]:
+    def learn(self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict") -> NDArray[Any]:
         """Predict each row, then learn it; return the predictions made before learning.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :meth:`fit`.
-        method : {"predict", "predict_proba", "decision_function"}
+        method : {"predict", "predict_proba", "decision_function"}, default="predict"
             What to return. A class not known when a row was predicted has probability 0 there; the label of a row
             predicted before any class was known is None.
         """

@@ -10,7 +10,8 @@ from sklearn.base import RegressorMixin
 from streamboost._types import FloatArray
 from streamboost.boosting.committee import Committee
 from streamboost.estimators import defaults
-from streamboost.estimators.base import Row, StreamEstimator, Targets
+from streamboost.estimators.base import Row, StreamEstimator
+from streamboost.estimators.prepared import Targets
 from streamboost.features.labels import Labels
 from streamboost.losses import Loss
 from streamboost.losses.base import LARGEST_TARGET
@@ -21,52 +22,52 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    loss : str or Loss
+    loss : str or Loss, default="auto"
         ``"squared_error"`` (which ``"auto"`` stands for), ``"absolute_error"``, ``"huber"``, ``"quantile"`` (the
         median), ``"poisson"``, or any loss of :mod:`streamboost.losses`, such as ``Quantile(0.9)``.
-    n_estimators : int
+    n_estimators : int, default=60
         N, the number of weak learners of the longest memory; shorter memories have fewer.
-    learning_rate : float or "theory", optional
+    learning_rate : float or "theory", default=None
         η, the step size of the longest memory. ``"theory"`` takes it from each learner's measured edge. Left out, the
         loss suggests one.
-    max_depth : int
+    max_depth : int, default=7
         Depth of the trees of the longest memory.
-    min_samples_leaf : int
+    min_samples_leaf : int, default=5
         Rows a leaf must hold when it is grown.
-    l2 : float
+    l2 : float, default=1.0
         The ridge that pulls a leaf towards 0.
-    max_features : int, float, "sqrt" or None
+    max_features : int, float, "sqrt" or None, default=None
         Among how many columns, drawn anew each time, a refitted tree looks for splits: a number, or a share of them.
-    monotonic_cst : array of shape (d,) or dict, optional
+    monotonic_cst : array of shape (d,) or dict, default=None
         For each column, or for some by name or number, 1, 0 or -1: whether predictions must rise with it, are free, or
         must fall. Of a classifier this is the score of the second of two classes.
-    learner : "tree", "linear", "mlp", stack, or a model to wrap
+    learner : "tree", "linear", "mlp", stack, or a model to wrap, default="tree"
         The weak learners: any stack, River regressor, scikit-learn regressor or fitting function. ``"mlp"`` are
         two-layer networks, a sixth as many as ``n_estimators`` says.
-    base : "linear", "constant", number, base, or fitted model
+    base : "linear", "constant", number, base, or fitted model, default="linear"
         y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
-    descent : Descent, optional
+    descent : Descent, default=None
         Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
-    memory : int, sequence of int, or None
+    memory : int, sequence of int, or None, default=(256, 1024, 4096, 16384)
         How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
         different memories. Learners other than trees use the longest only.
-    budget : float
+    budget : float, default=1.0
         How much refitting is done per row: 2 is twice the usual work.
-    readout : {"hedge", "last", "mean"}
+    readout : {"hedge", "last", "mean"}, default="hedge"
         A vote over partial sums of all boosters, weighed by what each lost on the latest rows; or, of a single booster,
         yᴺ as in Algorithm 1 or the mean of the partial sums as in Algorithm 2.
-    iterate : {"last", "average", "uniform", "polynomial"}
+    iterate : {"last", "average", "uniform", "polynomial"}, default="last"
         Predict with the present hypothesis or with the average of past ones; the last two average the parameters of
         networks instead, all alike or the later the more.
-    update_mode : {"sequential", "minibatch"} or int
+    update_mode : {"sequential", "minibatch"} or int, default="sequential"
         Whether a chunk is learned row by row, as if given one row at a time, or in one step, or in steps of so many.
-    new_columns : {"error", "grow"}
+    new_columns : {"error", "grow"}, default="error"
         Whether frames may bring new named columns; dict rows always may.
-    memory_limit_mb : float, optional
+    memory_limit_mb : float, default=None
         What the model may take: memories and numbers of learners shrink to fit, and say so.
-    n_jobs : int, optional
+    n_jobs : int, default=None
         With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
     semantics
         The former name of ``update_mode``.
 
@@ -109,7 +110,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         ----------
         X : array, frame, Arrow table or list of dicts of shape (n, d)
         y : array of shape (n,) or (n, m)
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
         """
         return self._restart(X, y, sample_weight)
 

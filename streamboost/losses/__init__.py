@@ -5,33 +5,16 @@ from streamboost.losses.builtin import (
     NAMES,
     Absolute,
     FunctionLoss,
-    Hinge,
     Huber,
-    Logistic,
     Poisson,
     Quantile,
-    Softmax,
     Squared,
     by_name,
     from_functions,
 )
+from streamboost.losses.classes import Hinge, Logistic, Softmax
 
 Facts = LossConstants  # its former name
 
-__all__ = [
-    "NAMES",
-    "Absolute",
-    "FunctionLoss",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "LossConstants",
-    "Poisson",
-    "Quantile",
-    "Scale",
-    "Softmax",
-    "Squared",
-    "by_name",
-    "from_functions",
-]
+__all__ = ["NAMES", "Absolute", "FunctionLoss", "Hinge", "Huber", "Logistic", "Loss", "LossConstants", "Poisson",
+           "Quantile", "Scale", "Softmax", "Squared", "by_name", "from_functions"]  # fmt: skip

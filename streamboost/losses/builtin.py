@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
-from streamboost.kernels.losses import LARGEST_EXPONENT, TIE
-from streamboost.losses.base import Loss, LossConstants, Scale, row_weights, summed, whole
-from streamboost.losses.links import Identity, Link, Log, Logit, Margin, SoftmaxLink
+from streamboost.kernels.losses import LARGEST_EXPONENT
+from streamboost.losses.base import Loss, LossConstants, Scale, summed
+from streamboost.losses.classes import Hinge, Logistic, Softmax
+from streamboost.losses.links import Identity, Link, Log
 
 
 @dataclass(frozen=True)
@@ -227,164 +228,6 @@ class Poisson(Loss):
         return LossConstants(math.exp(-radius), math.exp(radius), math.sqrt(self.n_outputs) * math.exp(radius))
 
 
-class SignLoss(Loss):
-    """A loss for targets of −1 and +1, where the sign of a score decides."""
-
-    coding = "-1 or +1. For other classes use SGBClassifier."
-
-    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """How many scores are on the other side of 0, or so near it that rounding decides."""
-        return summed((y * score <= TIE).astype(float))
-
-    def is_coded(self, y: FloatArray) -> BoolArray:
-        """±1."""
-        return np.equal(np.abs(y), 1.0)
-
-
-@dataclass(frozen=True)
-class Logistic(SignLoss):
-    """The logistic loss ln(1 + exp(−y s)) for y of −1 or +1; with m > 1, one class against the rest per output.
-
-    Starts at the log-odds of the classes, after adding one row shared evenly between them: a class not seen yet
-    has a finite score.
-
-    Examples
-    --------
-    >>> loss = Logistic()
-    >>> loss.predict(loss.start(np.array([[1.0]] * 69 + [[-1.0]] * 30)))
-    array([0.695])
-    """
-
-    name = "logistic"
-    smooth = True
-    temperature_scale = 0.0
-    link = Logit()
-
-    def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """Σ ln(1 + exp(−y s))."""
-        return summed(np.logaddexp(0.0, -y * score))
-
-    def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """−y times the probability of the other class."""
-        return -y * Logistic.link.predict(-y * score)
-
-    def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """The log-odds with half a row more of each class."""
-        return np.log(weight @ (y > 0) + 0.5) - np.log(weight @ (y < 0) + 0.5)
-
-    def bare_facts(self, radius: float) -> LossConstants:
-        """The curvature p(1 − p) is at most ¼, and at least 1/(2 + 2 exp(radius)) as in the paper's appendix."""
-        flattest = math.exp(-radius) / (2.0 * math.exp(-radius) + 2.0)  # the same, where exp(radius) overflows
-        return LossConstants(flattest, smoothness=0.25, gradient_bound=math.sqrt(self.n_outputs))
-
-
-@dataclass(frozen=True)
-class Hinge(SignLoss):
-    """The hinge loss max(0, 1 − y s) for y of −1 or +1; not smooth. With m > 1, one class against the rest.
-
-    Starts at +1 or −1 with the weighted majority, at 0 on a tie.
-
-    Examples
-    --------
-    >>> Hinge().value(np.array([[0.25], [2.0]]), np.array([[1.0], [1.0]]))
-    array([0.75, 0.  ])
-    """
-
-    name = "hinge"
-    smooth = False
-    link = Margin()
-
-    def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """Σ max(0, 1 − y s)."""
-        return summed(np.maximum(0.0, 1.0 - y * score))
-
-    def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """−y inside the margin, 0 outside; 0 also at the kink y s = 1."""
-        return np.where(y * score < 1.0, -y, 0.0)
-
-    def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """The side of the weighted majority."""
-        return np.sign(weight @ y)
-
-    def bare_facts(self, radius: float) -> LossConstants:
-        """The gradient is ±1 in every output."""
-        return LossConstants(gradient_bound=math.sqrt(self.n_outputs))
-
-
-@dataclass(frozen=True)
-class Softmax(Loss):
-    """The multinomial log-loss −ln p(y) over m classes; a target is one column that holds the class index.
-
-    Starts at the centred log-frequencies, after adding one row shared evenly among the classes: a class not seen
-    yet has a finite score. With a ridge it starts there too, since the outputs move together and the best start
-    has no closed form.
-
-    Parameters
-    ----------
-    n_classes : int
-        How many classes; there are as many outputs.
-
-    Examples
-    --------
-    >>> loss = Softmax(n_classes=3)
-    >>> loss.value(np.array([[0.0, 0.0, 2.0]]), np.array([[2.0]]))
-    array([0.24])
-    """
-
-    name = "log_loss"
-    smooth = True
-    temperature_scale = 0.0
-    link = SoftmaxLink()
-    coding = "a class index, a whole number from 0 and below {m}. For other classes use SGBClassifier."
-
-    n_outputs: int = field(init=False, repr=False)
-    n_classes: int
-
-    def __post_init__(self) -> None:
-        self._keep("n_classes", whole("n_classes", self.n_classes))
-        self._keep("n_outputs", self.n_classes)
-        super().__post_init__()
-
-    def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The logarithm of Σ exp(s), minus s[y]."""
-        below = score - np.max(score, axis=-1, keepdims=True)  # (..., m), the largest is 0
-        return np.log(summed(np.exp(below))) - summed(np.where(self._one_hot(y), below, 0.0))
-
-    def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The probabilities minus the one-hot row of the class."""
-        return Softmax.link.predict(score) - self._one_hot(y)
-
-    def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """Whether another class has a higher score, by more than rounding explains."""
-        own = summed(np.where(self._one_hot(y), score, 0.0))
-        return (score > own[..., None] + TIE).any(axis=-1).astype(float)
-
-    def _one_hot(self, y: FloatArray) -> BoolArray:
-        """A row (..., m) that is true at the class index y (..., 1)."""
-        return np.asarray(np.arange(self.n_classes) == y)
-
-    @property
-    def n_targets(self) -> int:
-        """One column, whatever the number of classes."""
-        return 1
-
-    def is_coded(self, y: FloatArray) -> BoolArray:
-        """A whole number from 0 to m − 1."""
-        return np.asarray((y >= 0) & (y < self.n_classes) & (y == np.floor(y)))
-
-    def start(self, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-        """The centred log-frequencies (m,) with one row more, shared evenly."""
-        counts = row_weights(y, weight) @ self._one_hot(y) + 1.0 / self.n_classes  # (m,)
-        return Softmax.link.score(counts / counts.sum())
-
-    def bare_facts(self, radius: float) -> LossConstants:
-        """The curvature diag(p) − p pᵀ is ½ between two classes of probability ½ each, and 0 along (1, …, 1).
-
-        The gradient is longest when all but certain of one class while another is true.
-        """
-        return LossConstants(smoothness=0.5, gradient_bound=math.sqrt(2.0))
-
-
 @dataclass(frozen=True)
 class FunctionLoss(Loss):
     """A loss made of two functions: see :func:`from_functions`, which makes it."""
@@ -399,26 +242,25 @@ class FunctionLoss(Loss):
     facts: LossConstants
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """What the user's function says, once its shape is right."""
-        value = np.asarray(self.value_function(score, y), dtype=np.float64)
-        expected = np.broadcast_shapes(score.shape[:-1], y.shape[:-1])
-        if value.shape != expected:
-            raise ValueError(
-                f"the value function of loss {self.name!r} returned shape {value.shape}, expected {expected}: "
-                "one number per row. Sum over the outputs with .sum(axis=-1)."
-            )
-        return value
+        """Return the user's values, once their shape is right."""
+        advice = "one number per row. Sum over the outputs with .sum(axis=-1)."
+        return self._checked("value", np.asarray(self.value_function(score, y), dtype=np.float64), score, y, (), advice)
 
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """What the user's function says, once its shape is right, in an array of our own."""
-        gradient = np.array(self.gradient_function(score, y), dtype=np.float64)
-        expected = (*np.broadcast_shapes(score.shape[:-1], y.shape[:-1]), self.n_outputs)
-        if gradient.shape != expected:
+        """Return the user's gradients, once their shape is right, in an array of our own."""
+        given = np.array(self.gradient_function(score, y), dtype=np.float64)
+        advice = "one number per output. Keep the last axis of the score."
+        return self._checked("gradient", given, score, y, (self.n_outputs,), advice)
+
+    def _checked(
+        self, what: str, given: FloatArray, score: FloatArray, y: FloatArray, last: tuple[int, ...], advice: str
+    ) -> FloatArray:
+        expected = np.broadcast_shapes(score.shape[:-1], y.shape[:-1]) + last
+        if given.shape != expected:
             raise ValueError(
-                f"the gradient function of loss {self.name!r} returned shape {gradient.shape}, "
-                f"expected {expected}: one number per output. Keep the last axis of the score."
+                f"the {what} function of loss {self.name!r} returned shape {given.shape}, expected {expected}: {advice}"
             )
-        return gradient
+        return given
 
     def bare_facts(self, radius: float) -> LossConstants:
         """What the user knows."""

@@ -2,18 +2,16 @@
 
 Into :func:`take_apart` flows one object, container or random generator; out flow its parts, of which
 :func:`put_together` makes its equal. An object needs no code of its own for this: its parts are its attributes.
-Left out are the slots a class names beside an explicit ``__dict__``: caches, which follow from the rest.
+Left out are slots: caches, which follow from the rest.
 :func:`flatten` and :func:`same_state` walk a whole model this way. Objects are made of registered classes only (see
 :mod:`~streamboost.persistence.registry`), and without running any of their methods.
 """
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import struct
 from collections.abc import Iterator, Sequence
-from types import MemberDescriptorType
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -36,7 +34,6 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
     SeedSequence: ("entropy", "spawn_key", "pool_size", "n_children_spawned"),
     **dict.fromkeys(BIT_GENERATORS.values(), ("state", "seed_seq")),
 }
-_slots_of: dict[type, dict[str, MemberDescriptorType]] = {}
 
 
 def flatten(model: object) -> dict[str, object]:
@@ -141,9 +138,6 @@ def _attributes(value: Any) -> dict[str, object]:
         return dict(zip(cls._fields, value, strict=True))
     attributes = dict(getattr(value, "__dict__", {}))
     attributes.pop("__orig_class__", None)  # what a generic class was made of: a matter of types only
-    for name, slot in _slots(cls).items():
-        with contextlib.suppress(AttributeError):  # never set
-            attributes[name] = slot.__get__(value)
     return attributes
 
 
@@ -155,28 +149,11 @@ def _new_object(cls: type[Any], names: list[Any], values: list[Any]) -> Any:
             raise SnapshotError(f"{cls.__name__} has the fields {cls._fields}, not {tuple(names)}. Save it again.")
         return tuple.__new__(cls, values)
     instance = object.__new__(cls)
-    slots = _slots(cls)
     for name, value in attributes.items():
         if not isinstance(name, str):
             raise SnapshotError(f"an attribute of {cls.__name__} is called {name!r}. Take an earlier copy.")
-        if name in slots:
-            slots[name].__set__(instance, value)
-        else:
-            instance.__dict__[name] = value
+        instance.__dict__[name] = value
     return instance
-
-
-def _slots(cls: type) -> dict[str, MemberDescriptorType]:
-    """The slots of a class that are state."""
-    if cls not in _slots_of:
-        _slots_of[cls] = {
-            name: member
-            for base in cls.__mro__
-            if "__dict__" not in vars(base).get("__slots__", ())
-            for name, member in vars(base).items()
-            if isinstance(member, MemberDescriptorType)
-        }
-    return _slots_of[cls]
 
 
 def _is_named_tuple(cls: type) -> bool:

@@ -12,18 +12,5 @@ from streamboost.theory.regret import (
     prefix_scores,
 )
 
-__all__ = [
-    "Curve",
-    "Regret",
-    "RegretMeter",
-    "answer_bound",
-    "comparator_scores",
-    "contraction",
-    "diagnose",
-    "judge",
-    "measure_regret",
-    "nonsmooth_bound",
-    "prefix_scores",
-    "residual_bound",
-    "smooth_bound",
-]
+__all__ = ["Curve", "Regret", "RegretMeter", "answer_bound", "comparator_scores", "contraction", "diagnose", "judge",
+           "measure_regret", "nonsmooth_bound", "prefix_scores", "residual_bound", "smooth_bound"]  # fmt: skip

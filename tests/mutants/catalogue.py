@@ -36,6 +36,7 @@ _PLAIN = "streamboost/boosting/loops/plain.py"
 _HEDGE = "streamboost/kernels/hedge.py"
 _DRIFT = "streamboost/boosting/drift_replacement.py"
 _LOSSES = "streamboost/losses/builtin.py"
+_CLASS_LOSSES = "streamboost/losses/classes.py"
 _LOSS_KERNELS = "streamboost/kernels/losses.py"
 _TREE = "streamboost/stacks/tree.py"
 _GROWING = "streamboost/kernels/tree_growing.py"
@@ -131,9 +132,9 @@ MUTANTS = [
            "self.tau * (score > y) - (1.0 - self.tau) * (score < y)", LOSSES, "which side of the quantile is steeper"),
     Mutant("loss-poisson", _LOSSES, "return np.exp(np.minimum(score, LARGEST_EXPONENT)) - y",
            "return np.exp(np.minimum(score, LARGEST_EXPONENT)) + y", LOSSES, "the gradient is the mean minus y"),
-    Mutant("loss-logistic", _LOSSES, "return -y * Logistic.link.predict(-y * score)",
+    Mutant("loss-logistic", _CLASS_LOSSES, "return -y * Logistic.link.predict(-y * score)",
            "return -y * Logistic.link.predict(y * score)", LOSSES, "the probability of the other class"),
-    Mutant("loss-logistic-curvature", _LOSSES, "smoothness=0.25", "smoothness=0.125", LOSSES + " tests/theory",
+    Mutant("loss-logistic-curvature", _CLASS_LOSSES, "smoothness=0.25", "smoothness=0.125", LOSSES + " tests/theory",
            "the curvature of the logistic loss is at most ¼"),
     Mutant("loss-kernel-squared", _LOSS_KERNELS, "targets[i, k] = walk[i, k] - goal",
            "targets[i, k] = goal - walk[i, k]", LOOPS, "compiled targets have the sign of the gradient"),
