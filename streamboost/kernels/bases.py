@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels import layout as row_plan
-from streamboost.kernels import linear as linear_kernels
-from streamboost.kernels import losses as loss_kernels
-from streamboost.kernels.compiling import compiled_inline, compiled_inside, compiled_with
+from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 from streamboost.kernels.layout import KEEP, RATE, SPREAD
 from streamboost.kernels.linear import (
     CLIP,
@@ -28,8 +25,6 @@ Slopes = tuple[FloatArray, FloatArray, FloatArray]  # what bases know beside tha
 
 STILL, LEAST_SQUARES, ADAGRAD = range(3)  # how a base learns
 SHRINK = 2.0  # rows of 0 that the mean of a level begins with
-
-ROOMS = (linear_kernels, loss_kernels, row_plan)
 
 
 @compiled_inside
@@ -68,7 +63,7 @@ def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: Float
                 out[k] += effects[cat_at[j], level, k]
 
 
-@compiled_with(*ROOMS)
+@compiled
 def add_all_effects(X: FloatArray, cat_at: IntArray, effects: FloatArray, out: FloatArray) -> None:
     """The same for rows, (n, m)."""
     for s in range(X.shape[0]):
@@ -85,7 +80,7 @@ def learn_inputs(
             learn_moment(x[j], w, j, count, mean, m2)
 
 
-@compiled_with(*ROOMS)
+@compiled
 def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, Z: FloatArray) -> None:
     """Take rows into the moments of the inputs, and standardise them by these, (n, d + 1)."""
     count, mean, m2, _, _, _ = line
@@ -96,7 +91,7 @@ def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, Z
         standardize_row(X[s], count, mean, m2, Z[s])
 
 
-@compiled_with(*ROOMS)
+@compiled
 def learn_least_squares(
     X: FloatArray, Z: FloatArray, y: FloatArray, known: FloatArray, weight: FloatArray, keep: float, cat_at: IntArray,
     line: Line, slopes: Slopes,
@@ -120,7 +115,7 @@ def learn_least_squares(
                     effects[c, level, k] -= weight[s] * left / (sizes[c, level, k] + SHRINK)
 
 
-@compiled_with(*ROOMS)
+@compiled
 def descend(
     X: FloatArray, slope: FloatArray, gradient: FloatArray, weight: FloatArray, keep: float, rate: float,
     cat_at: IntArray, line: Line, slopes: Slopes,

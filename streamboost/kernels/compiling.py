@@ -1,65 +1,124 @@
-"""How functions are compiled: by Numba, free of the interpreter's lock, dividing as NumPy does.
+"""How kernels are compiled: by Numba, free of the interpreter's lock, dividing as NumPy does.
 
-Numba keeps what it compiled beside the source, and compiles again when the file of the function that was called
-has changed. It does not look into other files, though what is called there is compiled in all the same, and so are
-their constants: what calls into some is made with :func:`compiled_with`.
+A kernel that Python calls (:func:`compiled`) is optimised together with all it calls, once, and kept on disk. What
+only kernels call (:func:`compiled_inside`) is never turned into machine code by itself: Numba's default, which
+optimises every function anew in each of its callers, takes twice as long.
+
+Numba's cache looks at the file of the called function only, though what that calls is compiled in, too, and so are
+constants. So all kernels are kept under a digest of all files of this package (:data:`DIGEST`): a change in any of
+them compiles all of them anew.
 """
 
+from __future__ import annotations
+
+import gc
 import hashlib
-import inspect
 from collections.abc import Callable
-from functools import cache
-from types import ModuleType
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BARE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+FILES = sorted(Path(__file__).parent.rglob("*.py"))
+DIGEST = hashlib.sha256(b"\0".join(file.read_bytes() for file in FILES)).hexdigest()
+
+
+class _QuickFlags(Flags):
+    """Flags that compare in a moment: type inference looks them up some 40,000 times."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._values == getattr(other, "_values", None)
+
+
+class _KernelCompiler(Compiler):
+    """Numba's compiler, without garbage collection meanwhile: a tenth of the time."""
+
+    def __init__(
+        self, typing: Any, target: Any, library: Any, args: Any, return_type: Any, flags: Any, local_types: Any
+    ) -> None:
+        quick = _QuickFlags(flags)
+        self.no_wrapper, quick.no_cpython_wrapper = flags.no_cpython_wrapper, True
+        super().__init__(typing, target, library, args, return_type, quick, local_types)
+
+    def compile_extra(self, function: Any) -> Any:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(function)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def define_pipelines(self) -> Any:
+        # only now: callees, found by flags, are the same for kernels with and without a wrapper
+        self.state.flags.no_cpython_wrapper = self.no_wrapper
+        return super().define_pipelines()
+
+
+class _InsideLibrary(JITCodeLibrary):
+    """The code of a function that is compiled into its callers: simplified, but not optimised or loaded by itself."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, *_: Any) -> None:
+        """Do nothing: there is no code that could look at its environment."""
+
+
+class _InsideCompiler(_KernelCompiler):
+    def define_pipelines(self) -> Any:
+        self.state.library = _InsideLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
+OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INSIDE: Any = {**OPTIONS, "no_cpython_wrapper": True, "pipeline_class": _InsideCompiler}
 
 
 def compiled(function: F) -> F:
-    """Compile a function for Python to call, and keep what was compiled for the next process."""
-    return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
+    """Compile a function for Python to call, and keep what was compiled for the next process.
 
-
-def compiled_with(*files: ModuleType) -> Callable[[F], F]:
-    """Compile as :func:`compiled` does, and anew when one of these files has changed.
-
-    Parameters
-    ----------
-    *files : module
-        All that the function takes kernels or constants from, also through one another.
+    Kernels may call it, too: they get it as :func:`compiled_inside` would make it.
     """
-
-    def decorate(function: F) -> F:
-        kernel = compiled(function)
-        # Numba's own, and absent where compiling is switched off; should it move, a test says so, and nothing breaks
+    kernel: Any = njit(cache=True, pipeline_class=_KernelCompiler, **OPTIONS)(function)
+    if kernel is not function:  # else compiling is switched off
+        inside: Any = compiled_inside(function)
+        kernel.get_call_template, kernel.get_overload = inside.get_call_template, inside.get_overload
         index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-        if hasattr(index, "_source_stamp"):
-            index._source_stamp = (index._source_stamp, *map(_stamp, files))
-        return kernel
-
-    return decorate
-
-
-@cache
-def _stamp(file: ModuleType) -> str:
-    return hashlib.sha256(inspect.getsource(file).encode()).hexdigest()
+        if hasattr(index, "_source_stamp"):  # Numba's own: should it move, a test says so, and nothing breaks
+            is_ours = Path(function.__code__.co_filename) in FILES
+            index._source_stamp = DIGEST if is_ours else (index._source_stamp, DIGEST)
+    return cast(F, kernel)
 
 
 def compiled_inside(function: F) -> F:
-    """Compile a function that only compiled ones call: without what Python would need, a fifth of all compiling.
-
-    Called from Python it would crash the interpreter. Tests compile its ``py_func`` once more.
-    """
-    return cast(F, njit(**BARE)(function))
+    """Compile a function that only compiled ones call. Called from Python it would crash the interpreter."""
+    return cast(F, njit(**INSIDE)(function))
 
 
 def compiled_inline(function: F) -> F:
     """Compile as :func:`compiled_inside` does, into each caller: for loops so hot that a call would be felt."""
-    return cast(F, njit(forceinline=True, **BARE)(function))
+    return cast(F, njit(forceinline=True, **INSIDE)(function))
 
 
 def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
@@ -70,6 +129,6 @@ def compiled_loosely(*freedoms: str) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        return cast(F, njit(fastmath=set(freedoms), **BARE)(function))
+        return cast(F, njit(fastmath=set(freedoms), **INSIDE)(function))
 
     return decorate

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels import losses as loss_kernels
-from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, TIE, Rule, to_prediction, to_score, value
 
 # experts, decays, temperature_scale, seen, losses, posterior, weights
@@ -93,7 +92,7 @@ def weigh(losses: FloatArray, temperature_scale: float, seen: float, posterior: 
         posterior[e] /= total
 
 
-@compiled_with(loss_kernels)
+@compiled
 def reweigh(hedge: Hedging) -> None:
     """Let every voter weigh the experts by what they have lost, and the meta voter weigh the voters.
 
@@ -110,7 +109,7 @@ def reweigh(hedge: Hedging) -> None:
             weights[e] += posterior[V, v] * posterior[v, e]
 
 
-@compiled_with(loss_kernels)
+@compiled
 def count_losses(lost: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray) -> None:
     """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
     _, decays, _, seen, losses, _, weights = hedge

@@ -9,14 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels import bases as base_kernels
-from streamboost.kernels import edges as edge_kernels
-from streamboost.kernels import hedge as hedge_kernels
-from streamboost.kernels import layout as row_plan
-from streamboost.kernels import linear as linear_kernels
-from streamboost.kernels import losses as loss_kernels
 from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
-from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.hedge import (
     READ_HEDGE,
@@ -29,7 +23,6 @@ from streamboost.kernels.hedge import (
     read_walk,
 )
 from streamboost.kernels.losses import Rule, set_targets
-from streamboost.kernels.nets import stacks as neural_kernels
 from streamboost.kernels.nets.layout import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints
 from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors
 from streamboost.kernels.nets.stacks import backward, forward, make_room
@@ -40,19 +33,8 @@ Inputs = tuple[FloatArray, FloatArray, FloatArray]  # count, mean and m2 of what
 Nets = tuple[Ints, FloatArray, Array, Array, Array, Array, Ints, FloatArray]
 NOT_FINITE, LOST = range(2)  # why a step was not taken
 
-ROOMS = (
-    base_kernels,
-    edge_kernels,
-    hedge_kernels,
-    linear_kernels,
-    loss_kernels,
-    row_plan,
-    neural_kernels,
-    *neural_kernels.ROOMS,
-)
 
-
-@compiled_with(*ROOMS)
+@compiled
 def learn_nets(
     X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray,
     rule: Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
@@ -118,7 +100,7 @@ def learn_nets(
     return len(X)
 
 
-@compiled_with(*ROOMS)
+@compiled
 def score_nets(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, cat_at: IntArray, eta: FloatArray,
     hedge: Hedging, line: Line, inputs: Inputs, learners: Nets,

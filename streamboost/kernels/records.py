@@ -1,15 +1,15 @@
 """Where the rows of a CSV text end, when some of its values are quoted and may hold line breaks."""
 
 import numpy as np
-from numba import njit
 
 from streamboost._types import IntArray
+from streamboost.kernels.compiling import compiled
 
 NEWLINE = 10
 QUOTE = 34
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def quoted_ends(data: IntArray, delimiter: int) -> IntArray:
     """The position after each line break that ends a row of bytes ``data``, which start outside quotes.
 

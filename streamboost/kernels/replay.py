@@ -8,13 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels import bases as base_kernels
-from streamboost.kernels import layout as row_plan
-from streamboost.kernels import linear as linear_kernels
-from streamboost.kernels import losses as loss_kernels
-from streamboost.kernels import tree_rows as walk_kernels
 from streamboost.kernels.bases import Line, base_scores
-from streamboost.kernels.compiling import compiled_inside, compiled_with
+from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.layout import (
     AT,
     CODE,
@@ -40,7 +35,7 @@ Codes = NDArray[np.uint8]
 Windows = tuple[FloatArray, IntArray, LevelBins, FloatArray, FloatArray, FloatArray, Leaves, Codes]
 
 
-@compiled_with(base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels)
+@compiled
 def interval(fill: int, room: int, every: int, soonest: int) -> int:
     """Rows between two refits, as full as the window is now."""
     share = fill / room
@@ -92,7 +87,7 @@ def remember_row(
     return bool(counts[DUE] != 0)
 
 
-@compiled_with(base_kernels, linear_kernels, loss_kernels, row_plan, walk_kernels)
+@compiled
 def fresh_target(
     rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
     bounds: FloatArray, l2: float, leaf_ids: Leaves, i: int, target: FloatArray,

@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.kernels import layout as row_plan
-from streamboost.kernels import tree_rows as walk_kernels
-from streamboost.kernels.compiling import compiled_with
+from streamboost.kernels.compiling import compiled
 from streamboost.kernels.tree_rows import Leaves, LevelBins, find_leaves, learn_leaves
 
 Sets = NDArray[np.uint64]
 
 
-@compiled_with(row_plan, walk_kernels)
+@compiled
 def route(
     X: FloatArray, feature: IntArray, threshold: FloatArray, missing_left: BoolArray, subset: Sets,
     level_bins: LevelBins, cat_at: IntArray, other: int, depth: int,
@@ -35,7 +33,7 @@ def route(
     return leaf
 
 
-@compiled_with(row_plan, walk_kernels)
+@compiled
 def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> FloatArray:
     """Return what the leaves (n, k) of the first k trees say, (n, k, m), each within its bounds if it has any."""
     n, n_trees = leaf.shape
@@ -55,7 +53,7 @@ def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> Floa
     return said
 
 
-@compiled_with(row_plan, walk_kernels)
+@compiled
 def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
     """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
     n_trees, n_leaves, width = stats.shape

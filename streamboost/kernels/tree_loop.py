@@ -11,16 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels import bases as base_kernels
-from streamboost.kernels import edges as edge_kernels
-from streamboost.kernels import hedge as hedge_kernels
-from streamboost.kernels import layout as row_plan
-from streamboost.kernels import linear as linear_kernels
-from streamboost.kernels import losses as loss_kernels
-from streamboost.kernels import replay as replay_kernels
-from streamboost.kernels import tree_rows as walk_kernels
 from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, set_base
-from streamboost.kernels.compiling import compiled_with
+from streamboost.kernels.compiling import compiled
 from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.hedge import (
     READ_HEDGE,
@@ -37,19 +29,8 @@ from streamboost.kernels.losses import Rule, set_targets
 from streamboost.kernels.replay import Windows, remember_row
 from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
 
-ROOMS = (
-    base_kernels,
-    edge_kernels,
-    hedge_kernels,
-    linear_kernels,
-    loss_kernels,
-    replay_kernels,
-    row_plan,
-    walk_kernels,
-)  # fmt: skip
 
-
-@compiled_with(*ROOMS)
+@compiled
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray,
     rule: Rule, readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging,
@@ -112,7 +93,7 @@ def learn_rows(
     return stop
 
 
-@compiled_with(*ROOMS)
+@compiled
 def score_rows(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray,
     experts: IntArray, weights: FloatArray, trees: Trees, lines: Line,

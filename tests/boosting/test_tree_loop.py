@@ -21,13 +21,9 @@ from streamboost.boosting.hedge import Hedge, expert_losses
 from streamboost.boosting.loops import compiled as in_kernels
 from streamboost.boosting.loops.trees import SharedBuffers
 from streamboost.descents import Ball, GradientDescent, Nesterov, ResidualProjection
-from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import hedge as hedge_kernels
-from streamboost.kernels import layout as row_plan
 from streamboost.kernels import losses as loss_kernels
-from streamboost.kernels import replay as replay_kernels
-from streamboost.kernels import tree_rows as walk_kernels
-from streamboost.kernels.compiling import compiled_with
+from streamboost.kernels.compiling import compiled
 from streamboost.losses import (
     Absolute,
     Hinge,
@@ -67,9 +63,8 @@ def rule(loss, descent=DESCENTS["algorithm 1"]):
 
 LOSS_NAMES = ["value", "add_gradient", "to_prediction", "to_score", "set_gradients", "slope", "set_targets"]
 INSIDE = {loss_kernels: LOSS_NAMES, hedge_kernels: ["expert_loss", "mix", "learn_hedge"]}
-for_python = compiled_with(base_kernels, hedge_kernels, loss_kernels, replay_kernels, row_plan, walk_kernels)
 alone = types.SimpleNamespace(
-    **{name: for_python(getattr(room, name).py_func) for room, names in INSIDE.items() for name in names}
+    **{name: compiled(getattr(room, name).py_func) for room, names in INSIDE.items() for name in names}
 )
 
 EXTREMES = [-1000.0, -301.0, -300.0, -1.0, -0.0, 0.0, 1e-300, 1.0, 37.0, 299.0, 301.0, 1000.0]

@@ -10,7 +10,7 @@ sections; the learner is never the innermost index that matters to a loop, so th
 Gradients, what an update rule remembers, and averages are flat arrays of the same shape. A network speaks in its own
 ``unit``, a power of two: what it says is the unit times what comes out of the last layer.
 
-``plan`` (int64) tells the shapes and choices, ``numbers`` (float64) the constants; where, ``plan_kernels`` tells.
+``plan`` (int64) tells the shapes and choices, ``numbers`` (float64) the constants, as ``layout`` says.
 ``steps`` (2, N) counts each learner's steps and those its average is made of; ``scale`` (3, N) holds its unit, and the
 discounted sums of weight * mean square of its targets and of weight.
 
@@ -23,14 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.kernels.compiling import compiled_inside, compiled_with
-from streamboost.kernels.nets import activations as activation_kernels  # fmt: skip
-from streamboost.kernels.nets import conv as conv_kernels
-from streamboost.kernels.nets import dense as dense_kernels
-from streamboost.kernels.nets import layout as plan_kernels
-from streamboost.kernels.nets import outputs as output_kernels
-from streamboost.kernels.nets import products as product_kernels
-from streamboost.kernels.nets import steps as step_kernels
+from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
 from streamboost.kernels.nets.conv import add_conv_gradient, conv_forward, cut_patches
 from streamboost.kernels.nets.dense import add_dense_gradient, dense_forward
@@ -66,9 +59,6 @@ __all__ = [  # what stacks need: the loops, and how to fill in a plan
     "PADDING", "PLAN_SIZE", "POSITIONS", "RELU", "ROWS_OUT", "RULE", "SCALED", "SIGMOID", "STRIDE", "TANH", "UNIT",
     "UNITS", "WIDTH", "learn", "predict",
 ]  # fmt: skip
-ROOMS = (
-    activation_kernels, conv_kernels, dense_kernels, output_kernels, plan_kernels, product_kernels, step_kernels,
-)  # fmt: skip
 
 
 @compiled_inside
@@ -103,7 +93,7 @@ def backward(
         add_dense_gradient(Z, hidden, error, plan, parameters, delta[: Z.shape[0]], gradient)
 
 
-@compiled_with(*ROOMS)
+@compiled
 def predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: FloatArray) -> None:
     """Write what each learner says (n, N, m) of the inputs (n, d + 1), of which the last is 1."""
     patches, hidden, _, out, _ = make_room(plan, min(Z.shape[0], BLOCK), Z)
@@ -113,7 +103,7 @@ def predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: Fl
         in_units(out[:n], scale, said[start : start + n])
 
 
-@compiled_with(*ROOMS)
+@compiled
 def learn(
     Z: Array,
     targets: FloatArray,
