@@ -161,7 +161,7 @@ def _gathered(edges: FloatArray) -> FloatArray:
 
 
 def _rounded(values: FloatArray) -> list[float | None]:
-    """Four decimals: a picture needs no more, and they are many."""
+    """Round to four decimals, which are enough for a picture; None for what is not finite."""
     return [value if math.isfinite(value) else None for value in np.round(values, 4).tolist()]
 
 

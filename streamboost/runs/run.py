@@ -159,14 +159,14 @@ class Run:
         except BaseException:
             self.close()
             raise
-        calls: Any = source
-        if not options.strict and getattr(calls, "on_bad", None) == "raise":
-            self._borrowed["on_bad"], calls.on_bad = "raise", self.bad.unread.append
-        if getattr(calls, "stop", self) is None:  # so that it waits for nothing when the run is to end
-            self._borrowed["stop"], calls.stop = None, lambda: self._stopping
+        reader: Any = source  # of whatever class: not all have these attributes
+        if not options.strict and getattr(reader, "on_bad", None) == "raise":
+            self._borrowed["on_bad"], reader.on_bad = "raise", self.bad.unread.append
+        if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
+            self._borrowed["stop"], reader.stop = None, lambda: self._stopping
 
     def _resume(self, found: Checkpoint, resume: bool, directory: str) -> None:
-        """Take up a checkpoint; refuse one that does not belong to this run."""
+        """Restore a checkpoint; refuse one that does not belong to this run."""
         state = found.state
         is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a model on workers
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
