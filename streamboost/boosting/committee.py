@@ -155,10 +155,10 @@ class Committee(BoostedModel):
     def weights(self) -> dict[tuple[int | None, int], float]:
         """The weight of every expert in the vote, by its memory and its number of learners, the most trusted first."""
         weights: dict[tuple[int | None, int], float] = {}
-        for (b, step), voice in zip(self.hedge.experts.tolist(), self.hedge.weights.tolist(), strict=True):
+        for (b, step), weight in zip(self.hedge.experts.tolist(), self.hedge.weights.tolist(), strict=True):
             replay = self.boosters[b].replay
             key = (None if replay is None else replay.window, step)
-            weights[key] = weights.get(key, 0.0) + voice
+            weights[key] = weights.get(key, 0.0) + weight
         return dict(sorted(weights.items(), key=lambda item: -item[1]))
 
     def feature_gains(self) -> FloatArray:

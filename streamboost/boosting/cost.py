@@ -8,16 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class CostMeter:
-    """Counts weak-learner predictions and updates.
-
-    Examples
-    --------
-    >>> meter = CostMeter()
-    >>> meter.predicted(rows=1000, learners=8)
-    >>> meter.updated(rows=1000, learners=8)
-    >>> meter.units  # 3 T N
-    24000
-    """
+    """Counts weak-learner predictions and updates."""
 
     predictions: int = 0
     updates: int = 0

@@ -20,14 +20,6 @@ class EdgeMeter:
     window : int
         How many rows ``recent`` looks back: it fades, and rows further back count less than a twentieth. A chunk
         learned in one step counts as one row there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> meter = EdgeMeter(n_learners=2)
-    >>> meter.add(targets=np.array([[[2.0], [2.0]]]), h=np.array([[[1.0], [4.0]]]), weight=np.ones(1))
-    >>> meter.running.tolist()
-    [0.75, 0.0]
     """
 
     def __init__(self, n_learners: int, window: int = 1000) -> None:

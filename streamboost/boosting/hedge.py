@@ -15,14 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels.hedge import (
-    FAR_OFF,
-    LOG_SHARE,
-    SURPRISE,
-    WRONG_SHARE,
-    Hedging,
-    count_losses,
-)  # fmt: skip
+from streamboost.kernels.hedge import FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Hedging, count_losses
 from streamboost.losses import Loss
 
 HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
@@ -133,15 +126,20 @@ class Hedge:
     def _reweigh(self) -> None:
         """Work out everybody's weight from what they have lost.
 
-        The formula of :func:`streamboost.kernels.hedge.reweigh`, in NumPy: its exponentials round otherwise, and models
-        whose boosters come and go have always been weighed by these.
+        The formula of :func:`streamboost.kernels.hedge.reweigh` once more, in NumPy, which rounds otherwise: through
+        the kernel, models whose boosters come and go would change in their last bits.
         """
-        n_voters, n = len(self.decays) - 1, len(self.experts)
+        n_voters, n_experts = len(self.decays) - 1, len(self.experts)
         self.posterior = np.zeros_like(self.losses)
-        for v in range(n_voters):
-            self._weigh(v, n, self.temperature_scale[0])
-        self._weigh(n_voters, n_voters, self.temperature_scale[1])
-        self.weights = self.posterior[-1, :n_voters] @ self.posterior[:-1, :n]
+        for v in range(n_voters + 1):
+            n, scale = (n_experts, self.temperature_scale[0]) if v < n_voters else (n_voters, self.temperature_scale[1])
+            losses = self.losses[v, :n]
+            best, seen = losses.min(initial=math.inf), self.seen[v] if self.seen[v] > 0 else 1.0
+            temperature = max(scale * best / seen, np.finfo(float).tiny) if scale > 0 else 1.0
+            with np.errstate(over="ignore"):  # beside a perfect expert the others' odds are 0
+                odds = np.exp(-(losses - best) / temperature)
+            self.posterior[v, :n] = odds / odds.sum()
+        self.weights = self.posterior[-1, :n_voters] @ self.posterior[:-1, :n_experts]
 
     def mix(self, scores: FloatArray, loss: Loss) -> FloatArray:
         """The vote: scores (..., E, m) to one score (..., m), mixed as predictions."""
@@ -166,15 +164,6 @@ class Hedge:
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
         count_losses(lost, float(weight), self.arrays, paired_test)
         return lost[:n]
-
-    def _weigh(self, v: int, n: int, temperature_scale: float) -> None:
-        losses = self.losses[v, :n]
-        best = losses.min(initial=math.inf)
-        seen = self.seen[v] if self.seen[v] > 0 else 1.0
-        temperature = max(temperature_scale * best / seen, np.finfo(float).tiny) if temperature_scale > 0 else 1.0
-        with np.errstate(over="ignore"):  # beside a perfect expert the others' odds are 0
-            odds = np.exp(-(losses - best) / temperature)
-        self.posterior[v, :n] = odds / odds.sum()
 
 
 def expert_losses(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:

@@ -26,14 +26,6 @@ class Reservoir(Generic[T]):
     References
     ----------
     Vitter, Random Sampling with a Reservoir, 1985, Algorithm R.
-
-    Examples
-    --------
-    >>> sample = Reservoir[int](capacity=3, seed=0)
-    >>> for t in range(100):
-    ...     sample.offer(lambda: t)
-    >>> len(sample.kept), sample.seen
-    (3, 100)
     """
 
     def __init__(self, capacity: int, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The native loop of networks: what ``Booster.ask``, the hedge and ``Booster.tell`` do for steps of so many rows.
+"""The loop of networks: what ``Booster.forward``, the hedge and ``Booster.update`` do for steps of so many rows.
 
 As in :mod:`streamboost.kernels.tree_loop` everybody predicts before anything learns. The hidden layer a prediction
 needed is kept for the step that follows it, so that rows go forward once.
