@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 CLASSES = {  # those whose name now is not their name then
-    "loss_base:Facts": "LossConstants",
     "river_models:SGBClassifier": "river.SGBClassifier",
     "river_models:SGBRegressor": "river.SGBRegressor",
     "stacks.update_rules:AdaGrad": "AdaGradRule",
     "succession:Succession": "DriftReplacement",
-    "cluster.key_models:Answer": "KeyAnswer",
-    "cluster.key_models:Answers": "KeyAnswers",
-    "cluster.key_rows:Batch": "KeyBatch",
 }
 ESTIMATOR = {"semantics": "update_mode", "silent_": "unseen_columns_"}
 ATTRIBUTES: dict[str, dict[str, str]] = {  # of classes by their name now: what an attribute is called now

@@ -14,7 +14,6 @@ from streamboost.errors import SnapshotError
 PACKAGE = __name__.partition(".")[0]
 
 MODULES = {
-    "streamboost.evaluation.predictions": "Answers=Predictions",
     "streamboost.bases": "Constant Frozen Linear",
     "streamboost.features.binning": "Bins",
     "streamboost.boosting.booster": "Booster Hypothesis",
@@ -27,17 +26,15 @@ MODULES = {
     "streamboost.estimators.classifier": "SGBClassifier",
     "streamboost.estimators.regressor": "SGBRegressor",
     "streamboost.runs.guard": "Guard",
-    "streamboost.boosting.hedge": "Expert Hedge",
+    "streamboost.boosting.hedge": "Hedge",
     "streamboost.boosting.reservoir": "Reservoir",
     "streamboost.features.labels": "Labels",
-    "streamboost.losses.links": "Identity Log Logit Margin SoftmaxLink",
-    "streamboost.losses.base": "LossConstants Scale",
+    "streamboost.losses.base": "Scale",
     "streamboost.losses.builtin": "Absolute FunctionLoss Huber Poisson Quantile Squared",
     "streamboost.losses.classes": "Hinge Logistic Softmax",
-    "streamboost.evaluation.metric_base": "Probabilities Ring",
+    "streamboost.evaluation.metric_base": "Ring",
     "streamboost.evaluation.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
     "streamboost.replay": "Replay",
-    "streamboost.evaluation.reports": "Report",
     "streamboost.evaluation.scorebook": "ScoreBook",
     "streamboost.stacks.conv": "ConvStack",
     "streamboost.stacks.linear": "LinearStack",
@@ -53,9 +50,7 @@ MODULES = {
     "streamboost.estimators.river": "river.SGBClassifier=SGBClassifier river.SGBRegressor=SGBRegressor",
     "streamboost.cluster.crew": "Cut",
     "streamboost.cluster.cuts": "Manifest",
-    "streamboost.cluster.key_models": "KeyAnswer=Answer KeyAnswers=Answers KeyModel Prior PriorLine",
-    "streamboost.cluster.key_rows": "KeyBatch=Batch Part Split",
-    "streamboost.cluster.key_store": "Packed",
+    "streamboost.cluster.key_models": "KeyModel PriorLine",
 }
 PLACES: dict[str, tuple[str, str]] = {}  # module and class, by the name in files
 for _module, _names in MODULES.items():
