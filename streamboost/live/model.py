@@ -202,7 +202,7 @@ class LiveModel(PendingRows):
             return self._learn_rows(self._write_rows([as_table(table)], [id]))[0]
 
     def learn_together(self, tables: Sequence[Any], ids: Sequence[str | None]) -> list[Learned]:
-        """The same as :meth:`learn` of each table in turn, at less cost: they are written down and learned as one.
+        """Learn several tables as one: the same as :meth:`learn` of each in turn, at less cost.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class LiveModel(PendingRows):
 
     @contextlib.contextmanager
     def _writer(self) -> Iterator[None]:
-        """Be alone, with a model that has learned all there is in the journal."""
+        """Lock out other writers, with a model that has learned all there is in the journal."""
         if not self._writing.acquire(blocking=False):
             raise RuntimeError(
                 "two threads use a live model at once, expected one: only remember is for any thread. Send all "

@@ -98,7 +98,7 @@ def open_live(
     folder = Path(directory)
     home = Path(f"{folder}.live") if folder.is_file() else folder / "live"
     if not home.is_dir() or not checkpoint_paths(home):
-        model, target = _beginning(folder, task, target, model)
+        model, target = _first_model(folder, task, target, model)
     live = ServedModel(home, model, target=target, default=default, on_learned=ScoreKeeper(window), **options)
     try:
         if task is not None and task != live.task:
@@ -110,8 +110,8 @@ def open_live(
     return live
 
 
-def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:
-    """What a directory begins with that was not served before, and the target's name if it is known."""
+def _first_model(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:
+    """Return what a directory begins with that was not served before, and the target's name if it is known."""
     if folder.is_file():
         return _whole_model(load(folder), folder), target
     if folder.is_dir() and checkpoint_paths(folder):
@@ -143,7 +143,7 @@ def _beginning(folder: Path, task: Task | None, target: str | None, model: Any) 
 
 
 def _whole_model(model: Any, path: Path) -> Any:
-    """A model that can be served, or an error that says why it cannot."""
+    """Return a model that can be served, or raise an error that says why it cannot."""
     if isinstance(model, Cut):
         raise Unusable(
             f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "

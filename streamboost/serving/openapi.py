@@ -1,4 +1,4 @@
-"""The OpenAPI document: every path and every status. What bodies and answers hold comes from their declarations."""
+"""The OpenAPI document: every path and every status. What bodies and responses hold comes from their declarations."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _reading() -> Document:
 def _operation(
     name: str, summary: str, content: Document, errors: tuple[int, ...], scope: str | None = None, **more: Any
 ) -> Document:
-    """What a request does, and the scope that its token needs."""
+    """Describe what a request does, and the scope that its token needs."""
     security = {"security": [{scheme: [scope]} for scheme in SCHEMES]} if scope else {}
     answers = {"200": {"description": "The answer.", "content": content}}
     answers |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(errors)}

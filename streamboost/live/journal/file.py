@@ -151,7 +151,7 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """All changes made in here come to be together, or none does if there is an error."""
+        """Make changes that all come to be together, or none of them if there is an error."""
         with self._lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -170,12 +170,12 @@ class Journal:
             self.counts = self.counts + changes.counts  # a sum of Counters leaves out what is 0
 
     def find_id(self, id: str) -> tuple[str, Any] | None:
-        """What a request with this id asked for, and what was answered; None if there was none lately."""
+        """Return what a request with this id asked for, and its answer; None if there was none lately."""
         with self._reading():
             return Transaction(self._db, self.counts, self.limit, self.ids).find_id(id)
 
     def entries(self, after: int) -> Iterator[Entry]:
-        """The entries after a number, one by one."""
+        """Read the entries after a number, one by one."""
         while True:
             with self._reading():
                 query = "SELECT number, kind, rows, first, refused, origin FROM entries WHERE number > ?"
@@ -201,7 +201,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Be alone, and say in our words what SQLite complains of."""
+        """Take the lock, and raise errors of SQLite in our words."""
         with self._lock:
             try:
                 yield
@@ -209,7 +209,7 @@ class Journal:
                 raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> Exception:
-        """Return an error that says in our words what SQLite complains of."""
+        """Return an error of SQLite in our words."""
         if isinstance(error, sqlite3.ProgrammingError):
             return ValueError(f"the journal {str(self.path)!r} cannot be used ({error}). Open it again.")
         if isinstance(error, sqlite3.OperationalError):

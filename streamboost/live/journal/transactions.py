@@ -26,7 +26,7 @@ ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schem
 
 
 class Transaction:
-    """What can be changed in a journal; made by :meth:`Journal.transaction`.
+    """Changes of a journal; made by :meth:`Journal.transaction`.
 
     Counts are those of ``waiting``, ``learned`` (and kept), ``early``, ``due`` (early labels whose row has come),
     ``entries``, and whatever else the caller counts.
@@ -38,7 +38,7 @@ class Transaction:
         self.counts: Counter[str] = Counter()  # what is added to each
 
     def n(self, name: str) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.before[name] + self.counts[name]
 
     def count(self, **changes: int) -> None:
@@ -84,7 +84,7 @@ class Transaction:
         return bool(cursor.rowcount)
 
     def find_id(self, id: str) -> tuple[str, Any] | None:
-        """What a request with this id asked for, and what was answered; None if there was none lately."""
+        """Return what a request with this id asked for, and its answer; None if there was none lately."""
         found = self.db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
         return None if found is None else (found[0], read_answer(found[1]))
 
@@ -113,13 +113,13 @@ class Transaction:
         return int(self.db.execute("SELECT number FROM schemas WHERE schema = ?", (schema,)).fetchone()[0])
 
     def find(self, keys: Iterable[str]) -> dict[str, KeyedRow]:
-        """The rows of those keys that are known."""
+        """Return the rows of those keys that are known."""
         query = f"{ROWS} WHERE key = ?"
         found = (self.db.execute(query, (key,)).fetchone() for key in keys)
         return {row.key: row for row in self._read_rows(values for values in found if values)}
 
     def oldest(self, n: int, until: float | None = None) -> list[KeyedRow]:
-        """Up to n rows that have waited longest; only those that came by a certain time, if one is given.
+        """Return up to n rows that have waited longest; only those that came by a certain time, if one is given.
 
         Rows whose label is there, so that they are about to be learned with it, do not count as waiting.
         """
@@ -128,7 +128,7 @@ class Transaction:
 
     @property
     def _without_label(self) -> str:
-        """The condition that a row has no early label; most of the time there is nothing to look up."""
+        """The SQL condition that a row has no early label; most of the time there is nothing to look up."""
         return "AND key NOT IN (SELECT key FROM early WHERE due)" if self.n("due") else ""
 
     def _read_rows(self, found: Iterable[Any]) -> list[KeyedRow]:
@@ -204,11 +204,11 @@ class Transaction:
             self._delete_early("WHERE NOT due ORDER BY time, rowid LIMIT ?", surplus)
 
     def early_labels(self) -> list[Any]:
-        """The different labels that wait for their rows."""
+        """Return the different labels that wait for their rows."""
         return [json.loads(label) for (label,) in self.db.execute("SELECT DISTINCT label FROM early")]
 
     def due(self, n: int) -> dict[str, tuple[float, Any]]:
-        """Up to n early labels whose rows have come, in the order of the rows: when each came, and what it is."""
+        """Return up to n early labels whose rows have come, in the order of the rows: when each came, and what it is."""
         query = (
             "SELECT key, early.time, early.label FROM early JOIN rows USING (key) WHERE due AND rows.label IS NULL "
             "ORDER BY rows.number LIMIT ?"
