@@ -208,7 +208,7 @@ class Transaction:
         return [json.loads(label) for (label,) in self.db.execute("SELECT DISTINCT label FROM early")]
 
     def due(self, n: int) -> dict[str, tuple[float, Any]]:
-        """Return up to n early labels whose rows have come, in the order of the rows: when each came, and what it is."""
+        """Return up to n early labels whose rows have come, in the order of the rows: when each came, and the label."""
         query = (
             "SELECT key, early.time, early.label FROM early JOIN rows USING (key) WHERE due AND rows.label IS NULL "
             "ORDER BY rows.number LIMIT ?"
