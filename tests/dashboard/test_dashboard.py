@@ -26,12 +26,13 @@ from starlette.applications import Starlette
 
 from streamboost import Booster, SGBClassifier, SGBRegressor
 from streamboost.boosting.drift_replacement import Event
-from streamboost.dashboard import Feed, observe, routes, serve_in_thread, write_page
+from streamboost.dashboard import Feed, observe, observe_report, routes, serve_in_thread, write_page
 from streamboost.dashboard import feed as feed_module
 from streamboost.dashboard import observation as observing
 from streamboost.dashboard.assets import FILES, SCRIPTS, text
 from streamboost.datasets import load_electricity
 from streamboost.descents import GradientDescent
+from streamboost.evaluation.reports import Report
 from streamboost.losses import Squared
 from streamboost.stacks import LinearStack
 
@@ -81,6 +82,14 @@ def test_an_observation_says_of_a_model_what_the_model_says_of_itself(model, has
         np.testing.assert_allclose(shares, model.feature_importances_, atol=1e-3)
     else:
         assert seen["importances"] == {}
+
+
+def test_a_report_is_observed_with_rows_counted_from_the_models_first():
+    report = Report(20, {"mae": 2.0}, {"mae": 1.0}, 10, 0.5, 40.0, events=[Event(25, "drift", "x")], rows_before=10)
+    seen = observe_report(None, report, quarantined=3, time=5.0)
+    assert (seen["rows"], seen["rows_per_second"], seen["quarantined"], seen["time"]) == (30, 40.0, 3, 5.0)
+    assert seen["metrics"] == {"mae": {"running": 2.0, "windowed": 1.0}}
+    assert seen["events"] == [{"row": 25, "kind": "drift", "detail": "x"}]
 
 
 def test_classes_named_columns_and_events_are_told_as_text():
@@ -614,7 +623,7 @@ def test_everything_but_serving_works_without_starlette_and_uvicorn(tmp_path):
     code = f"""
 import sys
 sys.modules["starlette"] = sys.modules["uvicorn"] = None
-from streamboost.dashboard import Feed, observe, routes, serve_in_thread, write_page
+from streamboost.dashboard import Feed, observe, observe_report, routes, serve_in_thread, write_page
 from streamboost.errors import MissingDependency
 feed = Feed("prices")
 feed.publish(observe(None, rows=1, running={{}}, windowed={{}}, rows_per_second=None))
