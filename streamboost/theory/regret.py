@@ -1,6 +1,4 @@
-"""What the paper promises, beside what a run delivers: bounds, measured regret, and advice from the edges.
-
-The formulas are in :mod:`streamboost.theory.bounds`.
+"""The measured regret of a run beside the bounds of :mod:`streamboost.theory.bounds`, and advice from its edges.
 
 An edge measured as :class:`~streamboost.boosting.edges.EdgeMeter` does makes Definition 1 an equality with R(T) = 0.
 The theorems, which speak of T → ∞, then hold on the very rows that were measured.
@@ -22,21 +20,16 @@ from streamboost.losses.links import Log, Logit, Margin
 from streamboost.theory.bounds import nonsmooth_bound, smooth_bound
 
 MARK_GROWTH = 1.05  # the curve over rows has a point at every 5 % more of them: 200 for 20,000 rows
-
 ENOUGH_ROWS = 100  # before that, edges tell more of the start than of the learners
 FAINT = 0.01  # an edge below this explains nothing worth a learner
 HARM = -0.05  # one below this is more than the noise of measuring 0
 
-# The regret.
-
 
 class Curve(NamedTuple):
-    """Averages over the first rows of a stream, for more and more of them."""
+    """Averages over the first rows of a stream, for more and more ``rows``; one, or a column for each 0, 1, … N."""
 
-    rows: IntArray
-    """How many rows each average is over, (K,)."""
-    averages: FloatArray
-    """(K,), or (K, N + 1) with one column for every number of learners."""
+    rows: IntArray  # (K,)
+    averages: FloatArray  # (K,) or (K, N + 1)
 
 
 class RegretMeter:
@@ -67,7 +60,7 @@ class RegretMeter:
         self.loss = loss
         self.descent = descent
         self.n_rows = 0
-        self.total = np.zeros(0)  # Σ w ℓ for each number of learners, (N + 1,), and Σ w behind them
+        self.total: Any = 0.0  # Σ w ℓ for each number of learners, (N + 1,), and Σ w behind them
         self.kept: list[tuple[int, FloatArray]] = []  # that total after so many rows
         self.loss_bound = self.gradient_bound = self.radius = 0.0
 
@@ -81,10 +74,7 @@ class RegretMeter:
         self.loss_bound = max(self.loss_bound, _largest(values))
         self.gradient_bound = max(self.gradient_bound, _largest(np.linalg.norm(gradients, axis=2)))
         self.radius = max(self.radius, _largest(np.linalg.norm(walk, axis=2)))
-        if not self.kept:
-            self.total = np.zeros(values.shape[1] + 1)
-        terms = np.column_stack([values, np.ones(len(values))]) * weight[:, None]
-        totals = self.total + np.cumsum(terms, axis=0)  # (n, N + 2)
+        totals = self.total + np.cumsum(np.column_stack([values * weight[:, None], weight]), axis=0)  # (n, N + 2)
         for row, total in enumerate(totals, start=self.n_rows + 1):
             if not self.kept or row >= self.kept[-1][0] * MARK_GROWTH:
                 self.kept.append((row, total.copy()))
@@ -109,10 +99,9 @@ class RegretMeter:
             raise ValueError(f"y has {len(y)} rows, expected the {self.n_rows} that were added, in the same order.")
         y, weight = _columns(y), np.ones(len(y)) if weight is None else weight
         values = self.loss.value(comparator_scores(comparator, X, self.loss), y)  # (n,)
-        losses = self.losses
-        last = losses.rows - 1
-        best = _ratio(np.cumsum(weight * values)[last], np.cumsum(weight)[last])  # (K,)
-        return Curve(losses.rows, losses.averages - best[:, None])
+        rows, averages = self.losses
+        best = _ratio(np.cumsum(weight * values)[rows - 1], np.cumsum(weight)[rows - 1])  # (K,)
+        return Curve(rows, averages - best[:, None])
 
 
 def prefix_scores(descent: Descent, walk: FloatArray) -> FloatArray:
@@ -184,13 +173,7 @@ class Regret(NamedTuple):
 
 
 def measure_regret(
-    booster: Booster,
-    X: FloatArray,
-    y: FloatArray,
-    comparator: Any,
-    *,
-    weight: FloatArray | None = None,
-    chunk: int = 1,
+    booster: Booster, X: FloatArray, y: FloatArray, comparator: Any, *, weight: FloatArray | None = None, chunk: int = 1
 ) -> Regret:
     """Let a booster learn a stream, each row predicted before it is learned, and compare it with ``comparator``.
 
@@ -254,22 +237,18 @@ def measure_regret(
 
 def _theorem_bound(meter: RegretMeter, edges: FloatArray) -> FloatArray:
     """The bound on the regret of the first 0, 1, … N learners, (N + 1,), given what was met on the way."""
-    N = np.arange(1, len(edges) + 1)
     weakest = np.minimum.accumulate(np.nan_to_num(edges, nan=1.0))  # a learner with nothing to say cannot fail
-    earned = weakest > 0
+    N, weakest = np.arange(1, len(edges) + 1)[weakest > 0], weakest[weakest > 0]
     strength, curvature = meter.loss.strong_convexity(meter.radius), meter.loss.smoothness(meter.radius)
     descent, bound = meter.descent, np.full(len(edges) + 1, math.inf)
     if strength <= 0:
         return bound
     if isinstance(descent, GradientDescent) and descent.readout == "last" and math.isfinite(curvature):
         bound[0] = 2.0 * meter.loss_bound
-        bound[1:][earned] = smooth_bound(N[earned], weakest[earned], strength, curvature, meter.loss_bound)
+        bound[N] = smooth_bound(N, weakest, strength, curvature, meter.loss_bound)
     elif isinstance(descent, ResidualProjection) and descent.readout == "mean":
-        bound[1:][earned] = nonsmooth_bound(N[earned], weakest[earned], strength, meter.gradient_bound)
+        bound[N] = nonsmooth_bound(N, weakest, strength, meter.gradient_bound)
     return bound
-
-
-# Advice.
 
 
 def diagnose(booster: Booster) -> str:
@@ -284,16 +263,10 @@ def diagnose(booster: Booster) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from streamboost import Booster
-    >>> from streamboost.bases import Constant
-    >>> from streamboost.losses import Squared
-    >>> from streamboost.stacks import LinearStack
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(2000, 3))
-    >>> booster = Booster(Squared(), GradientDescent(0.5), LinearStack(8), base=Constant(0))
-    >>> scores = booster.learn(X, X @ [1.0, -2.0, 0.5] + rng.normal(size=2000))
-    >>> print(diagnose(booster))
-    Learners 1 to 5 earn an edge (weakest 0.02). Learners 6 to 8 earn no edge: N is larger than this stream needs.
+    >>> from streamboost import SGBRegressor
+    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+    >>> print(diagnose(SGBRegressor().fit(X, np.sign(X[:, 0])).booster_))
+    Learners 1 to 30 earn an edge (weakest 0.02). Learners 31 to 60 earn no edge: N is larger than this stream needs.
     """
     if booster.n_rows < ENOUGH_ROWS:
         return f"Too few rows yet ({booster.n_rows}) to judge the learners: look again after {ENOUGH_ROWS}."
@@ -312,28 +285,23 @@ def judge(edges: FloatArray) -> str:
     """
     if np.isnan(edges).all():
         return "No learner had anything to explain: the base leaves nothing."
-    earns, harms = edges >= FAINT, edges < HARM  # NaN, a learner whose targets were all 0, is neither
-    tail = _idle_tail(edges)
-    earns[tail:], harms[tail:] = False, False
-    idles = ~earns & ~harms
-    words = []
+    is_tail = np.arange(len(edges)) >= _idle_tail(edges)
+    earns, harms = (edges >= FAINT) & ~is_tail, (edges < HARM) & ~is_tail  # NaN is neither
+    idles = ~(earns | harms | is_tail)
     if earns.all():
-        words.append(f"Every learner earns an edge (weakest {edges.min():.2f}): more learners may help.")
+        words = [f"Every learner earns an edge (weakest {edges.min():.2f}): more learners may help."]
     elif earns.any():
-        words.append(f"{_learners(earns, 'earn')} an edge (weakest {edges[earns].min():.2f}).")
+        words = [f"{_learners(earns, 'earn')} an edge (weakest {edges[earns].min():.2f})."]
     else:
-        words.append("No learner earns an edge: what the base leaves is noise, or out of these learners' reach.")
-    if earns.any():
-        here = np.arange(len(edges))
-        if (idles & (here < tail)).any():
-            words.append(f"{_learners(idles & (here < tail), 'earn')} no edge.")
-        if tail < len(edges):
-            words.append(f"{_learners(here >= tail, 'earn')} no edge: N is larger than this stream needs.")
+        words = ["No learner earns an edge: what the base leaves is noise, or out of these learners' reach."]
+    if earns.any() and idles.any():
+        words.append(f"{_learners(idles, 'earn')} no edge.")
+    if earns.any() and is_tail.any():
+        words.append(f"{_learners(is_tail, 'earn')} no edge: N is larger than this stream needs.")
     if harms.any():
-        worst = f"edge {edges[harms].min():.2f}" if harms.sum() == 1 else f"edges down to {edges[harms].min():.2f}"
-        words.append(
-            f"{_learners(harms, 'do', 'does')} harm ({worst}): lower the learning rate, or make the learners simpler."
-        )
+        worst = f"{'edge' if harms.sum() == 1 else 'edges down to'} {edges[harms].min():.2f}"
+        advice = "lower the learning rate, or make the learners simpler."
+        words.append(f"{_learners(harms, 'do', 'does')} harm ({worst}): {advice}")
     return " ".join(words)
 
 
@@ -356,9 +324,6 @@ def _learners(chosen: BoolArray, many: str, one: str | None = None) -> str:
     spans = [span for run in runs for span in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
     listed = spans[0] if len(spans) == 1 else f"{', '.join(spans[:-1])} and {spans[-1]}"
     return f"Learners {listed} {many}"
-
-
-# Arithmetic and checks.
 
 
 def _ratio(total: FloatArray, weight: FloatArray) -> FloatArray:
