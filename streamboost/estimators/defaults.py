@@ -27,6 +27,7 @@ from streamboost.stacks.refitted import has, refuse_class
 from streamboost.stacks.tree import TreeStack, signs_of
 from streamboost.stacks.wrapped import wrap
 
+UNSURE = "If unsure, leave it out."
 ONE_VERSUS_REST = ("logistic", "hinge")
 MODELS = (("learn_one", "predict_one", "clone"), ("partial_fit", "predict"), ("fit", "predict"))  # that can be wrapped
 
@@ -62,10 +63,7 @@ def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
     name = "squared_error" if loss == "auto" else loss
     if not isinstance(name, str) or name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
         names = [name for name in losses.NAMES if name not in ("log_loss", *ONE_VERSUS_REST)]
-        raise ValueError(
-            f"loss is {loss!r}, expected one of {', '.join(map(repr, names))}, or a Loss. "
-            "For classes use SGBClassifier."
-        )
+        raise _refused("loss", loss, f"one of {', '.join(map(repr, names))}, or a Loss. For classes use SGBClassifier.")
     return losses.by_name(name, n_outputs=n_outputs)
 
 
@@ -77,10 +75,8 @@ def make_classification_loss(loss: str | Loss, n_classes: int) -> Loss:
         return Softmax(n_classes=n_classes, l2=l2)
     if name in ONE_VERSUS_REST:
         return losses.by_name(name, n_outputs=1 if n_classes <= 2 else n_classes, l2=l2)
-    raise ValueError(
-        f"loss is {loss!r}, expected 'log_loss', 'logistic', 'hinge', or the loss object of one of these. "
-        "For real-valued targets use SGBRegressor."
-    )
+    names = "'log_loss', 'logistic', 'hinge', or the loss object of one of these"
+    raise _refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.")
 
 
 def is_one_versus_rest(loss: str | Loss) -> bool:
@@ -101,12 +97,10 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     """
     memories = check_memory(options.memory)
     if not (isinstance(options.budget, (int, float)) and options.budget > 0):
-        raise ValueError(
-            f"budget is {options.budget!r}, expected a number above 0: 1 is the usual work per row, 2 twice as much."
-        )
+        raise _refused("budget", options.budget, "a number above 0: 1 is the usual work per row, 2 twice as much.")
     limit = options.memory_limit_mb
     if limit is not None and not (_is_number(limit) and limit > 0):
-        raise ValueError(f"memory_limit_mb is {limit!r}, expected a number above 0. For no limit, leave it out.")
+        raise _refused("memory_limit_mb", limit, "a number above 0. For no limit, leave it out.")
     is_tree = isinstance(options.learner, str) and options.learner == "tree"
     if options.monotonic_cst is not None and not (is_tree and isinstance(options.base, (str, int, float))):
         raise ValueError(
@@ -118,9 +112,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     boosters = [
         Booster(
             loss,
-            make_descent(
-                options.descent, options.learning_rate, loss, level.steps, stack.step_share, one_score=one_score
-            ),
+            make_descent(options, loss, level.steps, stack.step_share, one_score=one_score),
             stack,
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
@@ -134,13 +126,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     ]
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
-    return Committee(
-        boosters,
-        readout=options.readout,
-        steps=steps,
-        memory_limit_mb=options.memory_limit_mb,
-        n_jobs=options.n_jobs,
-    )
+    return Committee(boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs)
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
@@ -159,24 +145,13 @@ def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
     return {places.get(name, name): sign for name, sign in monotonic_cst.items()}
 
 
-def opposite(monotonic_cst: Any) -> Any:
-    """What learners must do so that predictions do what was asked: a booster subtracts what they say."""
-    if monotonic_cst is None or isinstance(monotonic_cst, Mapping):
-        return None if monotonic_cst is None else {j: -sign for j, sign in monotonic_cst.items()}
-    return -np.asarray(monotonic_cst, dtype=np.int8)
-
-
 def check_memory(memory: Any) -> list[int | None]:
     """Memories, the longest first."""
     given = list(memory) if isinstance(memory, Sequence | np.ndarray) and not isinstance(memory, str) else [memory]
-    for one in given:
-        if not (one is None or (isinstance(one, (int, np.integer)) and one >= 1)):
-            raise ValueError(
-                f"memory is {memory!r}, expected numbers of rows above 0, one or several, or None for all rows. "
-                "If unsure, leave it out."
-            )
+    if not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in given):
+        raise _refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
     if not given or len(set(given)) < len(given):
-        raise ValueError(f"memory is {memory!r}, expected one or several different numbers of rows.")
+        raise _refused("memory", memory, "one or several different numbers of rows.")
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))
 
 
@@ -186,10 +161,8 @@ def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
     if isinstance(learner, Stack):
         return copy.deepcopy(learner)  # with as many learners as it has
     if not (isinstance(n_learners, (int, np.integer)) and n_learners >= 1):
-        raise ValueError(
-            f"n_estimators is {n_learners!r}, expected a whole number of at least 1. "
-            "If unsure, leave it out: the default is 60."
-        )
+        way_out = "If unsure, leave it out: the default is 60."
+        raise _refused("n_estimators", n_learners, f"a whole number of at least 1. {way_out}")
     n_learners = int(n_learners)
     if isinstance(learner, str):
         if learner == "tree":
@@ -198,37 +171,29 @@ def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
             return LinearStack(n_learners)
         if learner == "mlp":
             return TwoLayerStack(max(1, round(n_learners * NETS)), rate=NET_RATE)
-        raise ValueError(
-            f"learner is {learner!r}, expected 'tree', 'linear', 'mlp', a stack, or a model to wrap. "
-            "If unsure, leave it out."
-        )
+        raise _refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, or a model to wrap. {UNSURE}")
     refuse_class("learner", learner)
     if not (callable(learner) or any(has(learner, *names) for names in MODELS)):
-        raise TypeError(
-            f"learner is {learner!r}, expected 'tree', 'linear', 'mlp', a stack, a River or scikit-learn regressor, or "
-            "a function fit(X, target, weight) that returns h(X). If unsure, leave it out."
-        )
+        models = "a River or scikit-learn regressor, or a function fit(X, target, weight) that returns h(X)"
+        raise _refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, {models}. {UNSURE}", TypeError)
     return wrap(copy.deepcopy(learner), n_learners)
 
 
 def make_trees(options: Any, level: Level) -> TreeStack:
     """The trees of one booster of the ladder."""
     if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
-        raise ValueError(
-            f"l2 is {options.l2!r}, expected a finite number of at least 0. If unsure, leave it out: the default is 1."
-        )
+        way_out = "If unsure, leave it out: the default is 1."
+        raise _refused("l2", options.l2, f"a finite number of at least 0. {way_out}")
     depth = options.max_depth
     if isinstance(depth, (int, np.integer)) and depth > 0:
         depth = max(1, depth - level.depth)
+    signs = options.monotonic_cst
+    if signs is not None:  # a booster subtracts what its learners say
+        signs = {j: -sign for j, sign in signs.items()} if isinstance(signs, Mapping) else -np.asarray(signs, np.int8)
     return TreeStack(
-        max(1, round(options.n_estimators * level.learners)),
-        max_depth=depth,
-        min_samples_leaf=options.min_samples_leaf,
-        l2=options.l2,
-        forget=level.forget,
-        max_features=options.max_features,
-        monotonic_cst=opposite(options.monotonic_cst),
-    )
+        max(1, round(options.n_estimators * level.learners)), max_depth=depth, l2=options.l2, forget=level.forget,
+        min_samples_leaf=options.min_samples_leaf, max_features=options.max_features, monotonic_cst=signs,
+    )  # fmt: skip
 
 
 def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -> Base:
@@ -239,41 +204,30 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
             return Linear(forget=forget, monotonic_cst=monotonic_cst)
         if base == "constant":
             return Constant()
-        raise ValueError(
-            f"base is {base!r}, expected 'linear', 'constant', a number, a base or a fitted model. "
-            "If unsure, leave it out."
-        )
+        raise _refused("base", base, f"'linear', 'constant', a number, a base or a fitted model. {UNSURE}")
     if isinstance(base, Base):
         return copy.deepcopy(base)
     refuse_class("base", base)
     is_number = isinstance(base, (int, float))
     if (is_number and not np.isfinite(base)) or not (is_number or callable(base) or hasattr(base, "predict")):
-        raise (ValueError if is_number else TypeError)(
-            f"base is {base!r}, expected 'linear', 'constant', a finite number, a base, a fitted estimator with "
-            "predict, or a function X -> scores. If unsure, leave it out."
-        )
+        models = "a base, a fitted estimator with predict, or a function X -> scores"
+        kind = ValueError if is_number else TypeError
+        raise _refused("base", base, f"'linear', 'constant', a finite number, {models}. {UNSURE}", kind)
     return Constant(base) if is_number else Frozen(base)
 
 
 def make_descent(
-    descent: Descent | None,
-    learning_rate: Any,
-    loss: Loss,
-    steps: float = 1.0,
-    share: float | None = None,
-    *,
-    one_score: bool = False,
+    options: Any, loss: Loss, steps: float = 1.0, share: float | None = None, *, one_score: bool = False
 ) -> Descent:
     """The descent given, or the one the loss picks, at the given learning rate times ``steps``.
 
     Without a learning rate it is this ``share`` of the natural step, or what suits trees.
     """
+    descent, learning_rate = options.descent, options.learning_rate
     if descent is not None:
         if not isinstance(descent, Descent):
-            raise TypeError(
-                f"descent is {descent!r}, expected one of streamboost.descents, such as GradientDescent(0.1). "
-                "If unsure, leave it out."
-            )
+            expected = f"one of streamboost.descents, such as GradientDescent(0.1). {UNSURE}"
+            raise _refused("descent", descent, expected, TypeError)
         if learning_rate is not None:
             raise ValueError(
                 f"learning_rate is {learning_rate!r} beside a descent, which has a step of its own. Leave one out."
@@ -286,10 +240,8 @@ def make_descent(
             share = SHARE if loss.temperature_scale else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
-        raise ValueError(
-            f"learning_rate is {learning_rate!r}, expected a finite number above 0, or 'theory'. "
-            "If unsure, leave it out: the loss suggests one."
-        )
+        way_out = "If unsure, leave it out: the loss suggests one."
+        raise _refused("learning_rate", learning_rate, f"a finite number above 0, or 'theory'. {way_out}")
     step_size = learning_rate * steps * (2.0 if one_score else 1.0)
     return GradientDescent(step_size) if loss.smooth else ResidualProjection(step_size)
 
@@ -300,6 +252,11 @@ def make_replay(memory: int | None, budget: float, stack: Stack) -> Replay | Non
         return None
     every = max(SPARING, (memory or 16384) // REFITS) / budget
     return Replay(memory, refit_every=max(1, round(every)), soonest=EAGER)
+
+
+def _refused(name: str, value: object, expected: str, kind: type[Exception] = ValueError) -> Exception:
+    """Say what a parameter is, and what was expected."""
+    return kind(f"{name} is {value!r}, expected {expected}")
 
 
 def _is_number(value: object) -> bool:

@@ -312,19 +312,10 @@ def from_functions(
     >>> log_cosh.start(np.array([[0.0], [1.0], [2.0]]))
     array([1.])
     """
+    bounds = [math.inf if bound is None else float(bound) for bound in (smoothness, gradient_bound)]
+    facts, link = LossConstants(float(strong_convexity), *bounds), Identity() if link is None else link
     return FunctionLoss(
-        value,
-        gradient,
-        name=name,
-        smooth=bool(smooth),
-        link=Identity() if link is None else link,
-        n_outputs=n_outputs,
-        l2=l2,
-        facts=LossConstants(
-            float(strong_convexity),
-            math.inf if smoothness is None else float(smoothness),
-            math.inf if gradient_bound is None else float(gradient_bound),
-        ),
+        value, gradient, name=name, smooth=bool(smooth), link=link, n_outputs=n_outputs, l2=l2, facts=facts
     )
 
 

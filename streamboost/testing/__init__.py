@@ -23,11 +23,4 @@ AssertionError: Restless: a learner that has learned nothing says 0; one said 0.
 from streamboost.testing.loss_checks import LOSS_CHECKS, LossCase, check_loss
 from streamboost.testing.stack_checks import STACK_CHECKS, StackCase, check_stack
 
-__all__ = [
-    "LOSS_CHECKS",
-    "STACK_CHECKS",
-    "LossCase",
-    "StackCase",
-    "check_loss",
-    "check_stack",
-]
+__all__ = ["LOSS_CHECKS", "STACK_CHECKS", "LossCase", "StackCase", "check_loss", "check_stack"]

@@ -37,20 +37,10 @@ DEPTH = 15  # of the tree the regret is measured against, as in the paper
 INK, FAINT = "#333333", "#d9d9d9"  # in the page they give way to the theme's
 COLOURS = ("#3b82c4", "#d97706", "#3a9a68", "#a276b8", "#d1495b")
 STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.fonttype": "none",
-}
+    "font.size": 9, "axes.edgecolor": INK, "axes.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "grid.color": FAINT, "grid.linewidth": 0.5, "legend.frameon": False, "legend.fontsize": 8, "text.color": INK,
+    "xtick.color": INK, "ytick.color": INK, "svg.fonttype": "none",
+}  # fmt: skip
 
 
 def report(model: Any, X: Any, y: Any, file: str | Path, *, comparator: Any = None, chunk: int = 1) -> Regret:

@@ -214,13 +214,13 @@ def test_bases_go_by_name_number_or_model(base, kind):
     ],
 )
 def test_the_loss_picks_the_descent_and_the_learning_rate_its_step(loss, rate, descent):
-    assert defaults.make_descent(None, rate, loss) == descent
+    assert defaults.make_descent(with_options(learning_rate=rate), loss) == descent
 
 
 def test_a_rung_takes_longer_steps():
-    assert defaults.make_descent(None, 0.25, Squared(), 2.0) == GradientDescent(0.5)
-    assert defaults.make_descent(None, None, Squared(), 2.0) == GradientDescent(share=2.0 * defaults.SHARE)
-    assert defaults.make_descent(None, 0.25, Absolute(), 2.0) == ResidualProjection(0.5)
+    assert defaults.make_descent(with_options(learning_rate=0.25), Squared(), 2.0) == GradientDescent(0.5)
+    assert defaults.make_descent(with_options(learning_rate=None), Squared(), 2.0) == GradientDescent(share=2.0 * defaults.SHARE)
+    assert defaults.make_descent(with_options(learning_rate=0.25), Absolute(), 2.0) == ResidualProjection(0.5)
 
 
 def test_a_descent_given_is_taken_as_it_is():
