@@ -189,7 +189,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _learn_prepared(self, prepared: Prepared) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
         own, (encoder, labels) = self.__dict__, prepared.against
-        if encoder is not own.get("encoder_") or labels is not own.get("labels_"):
+        is_taken = encoder is None and prepared.committee.n_rows  # by another model that these were first rows of
+        if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
             raise ValueError(
                 "the rows were prepared for a model that knew other columns or classes than this one does now. "
                 "Call prepare again."
@@ -216,11 +217,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoded = encoder.encode(X, dialect=dialect, known_only=known_only, owner=type(self).__name__)
         if dialect == "array" and self.new_columns == "error" and not isinstance(X, (pa.Table, pa.RecordBatch, list)):
             # scikit-learn's own words on names; it looks for none in Arrow tables and lists of dicts
-            if encoder is self.__dict__.get("encoder_"):
-                if encoder.names is not None or not isinstance(X, np.ndarray):
-                    validate_data(self, X, reset=False, skip_check_array=True)
-            else:
+            if encoder is not self.__dict__.get("encoder_"):
                 validate_data(BaseEstimator(), X, reset=True, skip_check_array=True)
+            elif encoder.names is not None or not isinstance(X, np.ndarray):
+                validate_data(self, X, reset=False, skip_check_array=True)
         if len(encoded.X) == 0:
             raise ValueError(
                 f"X is empty: Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required. "
@@ -231,8 +231,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
         self._refuse_text_in_monotone_columns(encoder, committee)
-        n_categorical = len(encoder.categorical)
-        committee.check_growth(encoder.n_features, n_outputs, n_categorical, encoder.max_categories + 1)
+        n_levels = encoder.max_categories + 1
+        committee.check_growth(encoder.n_features, n_outputs, len(encoder.categorical), n_levels)
 
     def _refuse_text_in_monotone_columns(self, encoder: Encoder, committee: Committee) -> None:
         signs = getattr(committee.boosters[0].stack, "monotone", ())
@@ -263,8 +263,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._draw_seed()  # as prepare did, from a copy
             self.committee_, self.encoder_ = committee, Encoder(new_columns=self.new_columns)
             self.unseen_columns_: list[int] = []
-        known = self.encoder_.n_features
-        width = encoder.n_features
+        known, width = self.encoder_.n_features, encoder.n_features
         if known and width > known:
             committee.add_features(width - known)
         self.encoder_ = encoder
@@ -293,18 +292,15 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Say that columns have their first values, and which of them hold categories."""
         committee, encoder = self.committee_, self.encoder_
         self.unseen_columns_ = [j for j in self.unseen_columns_ if j not in columns]
-        for j in columns if committee.n_rows else ():
-            committee.events.append(
-                Event(committee.n_rows, "new column", str(encoder.names[j] if encoder.names else j))
-            )
+        for name in [encoder.names[j] if encoder.names else j for j in columns] if committee.n_rows else ():
+            committee.events.append(Event(committee.n_rows, "new column", str(name)))
         categories = [j for j in columns if encoder.kinds[j] == "category" and j not in committee.categorical]
         if categories:
             committee.set_categorical([*committee.categorical, *categories], encoder.max_categories + 1)
 
     def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
         """Make the committee of first rows, with a seed that is drawn again when they are learned."""
-        loss = self._make_loss(targets)
-        return defaults.make_committee(self._options(names), loss, self._draw_seed(is_trial=True))
+        return defaults.make_committee(self._options(names), self._make_loss(targets), self._draw_seed(is_trial=True))
 
     def _draw_seed(self, *, is_trial: bool = False) -> int:
         """Draw from the random state; for a trial, from a copy of it."""

@@ -219,7 +219,9 @@ def test_the_loss_picks_the_descent_and_the_learning_rate_its_step(loss, rate, d
 
 def test_a_rung_takes_longer_steps():
     assert defaults.make_descent(with_options(learning_rate=0.25), Squared(), 2.0) == GradientDescent(0.5)
-    assert defaults.make_descent(with_options(learning_rate=None), Squared(), 2.0) == GradientDescent(share=2.0 * defaults.SHARE)
+    assert defaults.make_descent(with_options(learning_rate=None), Squared(), 2.0) == GradientDescent(
+        share=2.0 * defaults.SHARE
+    )
     assert defaults.make_descent(with_options(learning_rate=0.25), Absolute(), 2.0) == ResidualProjection(0.5)
 
 

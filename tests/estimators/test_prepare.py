@@ -108,6 +108,15 @@ def test_rows_prepared_for_a_model_that_knew_less_are_refused(X, y):
     assert same_state(model, before)
 
 
+def test_first_rows_are_learned_by_one_model_only():
+    model, other = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
+    first = model.prepare([[1.0]], [2.0])
+    model.learn_prepared(first)
+    with pytest.raises(ValueError, match="prepare again"):
+        other.learn_prepared(first)
+    assert not hasattr(other, "committee_")
+
+
 def test_options_that_do_not_fit_the_first_rows_are_refused_when_these_are_prepared():
     X, y = [[1.0, 2.0]], [3.0]
     for options, words in (
