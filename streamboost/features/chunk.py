@@ -19,22 +19,15 @@ class Chunk(NamedTuple):
 
 
 def check_chunk(X: Any, y: Any, weight: Any, loss: Loss, n_features: int | None = None) -> Chunk:
-    """A chunk, or a ``ValueError`` that says what is wrong with it.
-
-    Examples
-    --------
-    >>> from streamboost.losses import Squared
-    >>> check_chunk([[1.0, 2.0]], [3.0], None, Squared())
-    Chunk(X=array([[1., 2.]]), y=array([[3.]]), weight=array([1.]))
-    """
+    """Return a chunk, or raise a ``ValueError`` that says what is wrong with it."""
     X = check_rows(X, n_features)
     y = np.array(y, dtype=float)
     y = y[:, None] if y.ndim == 1 else y
     if y.shape[:1] != (len(X),):
         raise ValueError(f"X has {len(X)} rows and y has shape {y.shape}, expected one y a row.")
-    weight = check_weight(weight, len(X))
+    chunk = Chunk(X, y, check_weight(weight, len(X)))
     loss.check_targets(y)
-    return Chunk(X, y, weight)
+    return chunk
 
 
 def check_rows(X: Any, n_features: int | None = None) -> FloatArray:

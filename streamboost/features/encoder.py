@@ -21,20 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamboost._types import FloatArray
-from streamboost.features.reading import (
-    NAN,
-    Dialect,
-    Distinct,
-    Kind,
-    Rows,
-    cell,
-    in_order,
-    kind_differs,
-    read,
-    read_value,
-)
+from streamboost.features.reading import Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
 
-LARGEST = sys.float_info.max
+NAN, LARGEST = math.nan, sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
 ARROW_NUMBERS = {pa.float64(), pa.float32(), pa.int64(), pa.int32(), pa.int16(), pa.int8()}
 
@@ -140,15 +129,11 @@ class Encoder:
         """
         if dialect not in ("array", "dict"):
             raise ValueError(f"dialect is {dialect!r}, expected 'array' or 'dict'. If unsure, leave it out.")
-        plain = self._known_numbers(X)
-        if plain is not None:
+        if (plain := self._known_numbers(X)) is not None:
             return Encoded(plain, self)
-        rows = read(X, dialect)
-        draft = _Draft(self, known_only=known_only)
-        places = self._match(rows, draft, owner)
-        encoded = draft.fill(rows, places)
-        infinite = np.isinf(encoded)
-        if infinite.any():
+        rows, draft = read(X, dialect), _Draft(self, known_only=known_only)
+        encoded = draft.fill(rows, self._match(rows, draft, owner))
+        if (infinite := np.isinf(encoded)).any():
             i, j = np.argwhere(infinite)[0]
             raise _infinite(draft.name(j), float(encoded[i, j]), int(i))
         return Encoded(encoded, draft.grown())
@@ -184,7 +169,8 @@ class Encoder:
             elif (text := index.texts.get(name)) is None:
                 rest.append((name, value))
             elif not isinstance(value, str):
-                _check_missing(name, value)
+                if value is not None and (plain := _number(name, value)) == plain:
+                    raise kind_differs(name, "number", plain, None)
             elif (code := self._code(text[1], value, known_only)) is None:
                 rest.append((name, value))
             else:
@@ -203,29 +189,25 @@ class Encoder:
         places = list(zip(names, range(self.n_features), self.kinds, strict=True))
         numbers = {name: j for name, j, kind in places if kind == "number"}
         texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
-        is_known = len(numbers) + len(texts) == len(names) > 1  # of a single name, itemgetter makes no tuple
+        # of a single name, itemgetter makes no tuple
+        pick = itemgetter(*names) if len(numbers) + len(texts) == len(names) > 1 else None
         positions = {name: j for name, j, _ in places}
-        in_order = self.names is None or positions.keys() != set(range(self.n_features))
-        is_numeric = len(numbers) == len(names) > 0 and in_order
-        pick = itemgetter(*names) if is_known else None
-        self._index = index = _Index(positions, numbers, texts, pick, is_numeric)
-        return index
+        is_ordered = self.names is None or positions.keys() != set(range(self.n_features))
+        self._index = _Index(positions, numbers, texts, pick, is_ordered and len(numbers) == len(names) > 0)
+        return self._index
 
     def _known_numbers(self, X: Any) -> FloatArray | None:
         """Return a copy of an array or Arrow table of numbers in the known columns; None if it has to be looked at."""
         if not (getattr(self, "_index", None) or self._lookup()).is_numeric:
             return None
-        if type(X) is np.ndarray:
-            if X.dtype != np.float64 or X.ndim != 2 or X.shape[1] != self.n_features:
-                return None
+        rows = None
+        if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.shape[1] == self.n_features:
             rows = np.array(X, order="C")
-        else:
-            if type(X) is not pa.Table or X.column_names != self.names or not ARROW_NUMBERS.issuperset(X.schema.types):
-                return None
+        elif type(X) is pa.Table and X.column_names == self.names and ARROW_NUMBERS.issuperset(X.schema.types):
             rows = np.empty((len(X), self.n_features))
             for j, column in enumerate(X.columns):
                 rows[:, j] = column.to_numpy()
-        return None if np.isinf(rows).any() else rows
+        return None if rows is None or np.isinf(rows).any() else rows
 
     def _code(self, levels: dict[str, int], level: str, known_only: bool) -> float | None:
         """The code of a level of a known column; None for a new one that is to be learned."""
@@ -240,8 +222,7 @@ class Encoder:
         for name in in_order(name for name, _ in rest if name not in draft.known):
             draft.place(name)
         for name, value in rest:
-            place = draft.place(name)
-            if place is None:
+            if (place := draft.place(name)) is None:
                 continue
             plain = read_value(value, name)
             if isinstance(plain, str):
@@ -295,8 +276,7 @@ class _Draft:
 
     def place(self, name: Hashable) -> int | None:
         """Find the column called ``name``, or make room for it; None if it is to be left out."""
-        j = self.known.get(name, self.added.get(name))
-        if j is not None:
+        if (j := self.known.get(name, self.added.get(name))) is not None:
             return j
         if self.encoder._is_unnamed and not isinstance(name, (int, np.integer)):
             raise ValueError(
@@ -394,12 +374,6 @@ def _number(name: Hashable, value: object) -> float:
     return plain
 
 
-def _check_missing(name: Hashable, value: object) -> None:
-    """Refuse a value of a column of text that is neither text nor missing."""
-    if value is not None and (plain := _number(name, value)) == plain:
-        raise kind_differs(name, "number", plain, None)
-
-
 def _infinite(name: Hashable, value: object, row: int | None = None) -> ValueError:
     return ValueError(
         f"{cell(name, value, row)}, expected no infinity and nothing too large for float64. "
@@ -410,14 +384,11 @@ def _infinite(name: Hashable, value: object, row: int | None = None) -> ValueErr
 def _names_differ(known: Sequence[Hashable], given: Sequence[Hashable]) -> ValueError:
     """Say in scikit-learn's words, which its own checks look for, how the names differ."""
     lines = ["The feature names should match those that were passed during fit."]
-    unexpected = sorted(map(str, set(given) - set(known)))
-    missing = sorted(map(str, set(known) - set(given)))
-    for heading, names in (
-        ("Feature names unseen at fit time:", unexpected),
-        ("Feature names seen at fit time, yet now missing:", missing),
-    ):
+    unseen, missing = set(given) - set(known), set(known) - set(given)
+    for when, names in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", missing)):
         if names:
-            lines += [heading, *(f"- {name}" for name in names[:5]), *(["- ..."] if len(names) > 5 else [])]
-    if not unexpected and not missing:
+            shown = [f"- {name}" for name in sorted(map(str, names))[:5]]
+            lines += [f"Feature names {when}:", *shown, *(["- ..."] if len(names) > 5 else [])]
+    if not unseen and not missing:
         lines.append("Feature names must be in the same order as they were in fit.")
     return ValueError("\n".join([*lines, "To match columns by name instead, set new_columns='grow'."]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from streamboost.features.reading import Distinct, distinct, distinct_categories
 
 LabelKind: TypeAlias = Literal["string", "boolean", "number"]
 
-USUAL: dict[type, LabelKind] = {str: "string", bool: "boolean", int: "number"}
+USUAL: dict[type, LabelKind] = {str: "string", bool: "boolean", int: "number"}  # bool before int, as it is one
 
 
 class Labels:
@@ -65,13 +66,10 @@ class Labels:
         found = _distinct_labels(y)
         if (found.codes < 0).any():
             raise _unknown(None, _first(found, -1))
-        kind = self.kind
+        kind, numbers = self.kind, np.empty(len(found.levels))
         new: dict[Any, int] = {}
-        numbers = np.empty(len(found.levels))
-        for code, level in enumerate(found.levels):
-            plain = _plain(level)
-            here = kind_of(plain)
-            if here is None:
+        for code, plain in enumerate(map(_plain, found.levels)):
+            if (here := kind_of(plain)) is None:
                 raise _unknown(plain, _first(found, code))
             kind = kind or here
             if here != kind:
@@ -94,13 +92,9 @@ class Labels:
 
 def kind_of(label: Any) -> LabelKind | None:
     """Whether a label is a number, a boolean or a string; None for anything else."""
-    if isinstance(label, bool):
-        return "boolean"
-    if isinstance(label, str):
-        return "string"
-    if isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
-        return "number"
-    return None
+    if isinstance(label, float):
+        return "number" if label.is_integer() else None
+    return next((kind for cls, kind in USUAL.items() if isinstance(label, cls)), None)
 
 
 def _distinct_labels(y: Any) -> Distinct:
@@ -111,12 +105,9 @@ def _distinct_labels(y: Any) -> Distinct:
     is_series = pandas is not None and isinstance(y, pandas.Series)
     if is_series and hasattr(y.dtype, "categories"):
         return distinct_categories(y)
-    try:
-        column = _as_arrow(y, is_series)
-        if column is not None:
+    with suppress(pa.ArrowException, TypeError, UnicodeError):  # such as foreign byte order, or half a surrogate pair
+        if (column := _as_arrow(y, is_series)) is not None:
             return distinct(column)
-    except (pa.ArrowException, TypeError, UnicodeError):  # such as foreign byte order, or half a surrogate pair
-        pass
     return _distinct_objects(y.to_pylist() if hasattr(y, "to_pylist") else list(y))
 
 

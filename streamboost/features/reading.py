@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -82,9 +83,7 @@ def read(X: Any, dialect: Dialect) -> Rows:
     if pandas is not None and isinstance(X, pandas.DataFrame):
         return _read_pandas(X, dialect)
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
-        table = _arrow_table(X)
-        readers = [partial(_read_arrow, *column) for column in zip(table.columns, table.column_names, strict=True)]
-        return _arrange(table.num_rows, table.column_names, readers, dialect)
+        return _read_table(X, dialect)
     return _read_array(X)
 
 
@@ -102,9 +101,7 @@ def _read_dicts(rows: Sequence[Mapping[Hashable, object]]) -> Rows:
 
 def in_order(names: Iterable[Hashable]) -> list[Hashable]:
     """Sort what names one row brings: it means the same in whatever order it is written."""
-    return sorted(
-        names, key=lambda name: (type(name).__qualname__, name if isinstance(name, (str, int)) else repr(name))
-    )
+    return sorted(names, key=lambda x: (type(x).__qualname__, x if isinstance(x, (str, int)) else repr(x)))
 
 
 def _arrange(n_rows: int, names: list[Hashable], columns: Sequence[_Reader] | FloatArray, dialect: Dialect) -> Rows:
@@ -137,8 +134,7 @@ def _read_pandas(X: Any, dialect: Dialect) -> Rows:
     if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in X.dtypes):
         with np.errstate(over="ignore"):  # as in _floats
             return _arrange(len(X), names, X.to_numpy(np.float64), dialect)
-    readers = [partial(_read_series, series, name) for name, series in X.items()]
-    return _arrange(len(X), names, readers, dialect)
+    return _arrange(len(X), names, [partial(_read_series, series, name) for name, series in X.items()], dialect)
 
 
 def _read_series(series: Any, name: Hashable) -> _Column:
@@ -155,16 +151,18 @@ def _read_series(series: Any, name: Hashable) -> _Column:
     return _read_arrow(column, name)
 
 
-def _arrow_table(X: Any) -> Any:
+def _read_table(X: Any, dialect: Dialect) -> Rows:
     if len(getattr(X, "shape", ())) == 1 or isinstance(X, (pa.Array, pa.ChunkedArray)):
         raise _not_two_dimensional(X, 1)
     try:
-        return pa.table(X)
+        table = pa.table(X)
     except pa.ArrowException as error:
         raise TypeError(
             f"X is a {type(X).__name__} that Arrow cannot read: {error}. "
             "Cast the column in question to int64, float64 or a string type first."
         ) from error
+    readers = [partial(_read_arrow, *column) for column in zip(table.columns, table.column_names, strict=True)]
+    return _arrange(table.num_rows, table.column_names, readers, dialect)
 
 
 def _read_arrow(column: Any, name: Hashable) -> _Column:
@@ -174,7 +172,8 @@ def _read_arrow(column: Any, name: Hashable) -> _Column:
         return _numpy(column if types.is_float64(kind) else column.cast(pa.float64(), safe=False))
     if types.is_run_end_encoded(kind):
         return _read_arrow(pc.run_end_decode(column), name)
-    if is_text(kind) or (types.is_dictionary(kind) and not _is_refused(kind.value_type)):
+    refusals = (types.is_nested, types.is_binary, types.is_large_binary)  # a column of such values is refused, too
+    if is_text(kind) or (types.is_dictionary(kind) and not any(is_such(kind.value_type) for is_such in refusals)):
         return _as_text(distinct(column))
     if types.is_decimal(kind):
         return _numpy(column.cast(pa.string()).cast(pa.float64()))  # straight to float64 rounds less well
@@ -191,8 +190,7 @@ def _read_arrow(column: Any, name: Hashable) -> _Column:
 
 def _numpy(column: Any) -> NDArray[Any]:
     """An Arrow array, chunked or not, as NumPy has it; null is NaN or NaT."""
-    options = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
-    return np.asarray(column.to_numpy(**options))
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def is_text(kind: Any) -> bool:
@@ -201,19 +199,8 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _is_refused(kind: Any) -> bool:
-    """Whether the values of a dictionary could not be a column themselves."""
-    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
 def distinct(column: Any) -> Distinct:
-    """The distinct values of an Arrow array, chunked or not, dictionary-encoded or not.
-
-    Examples
-    --------
-    >>> distinct(pa.array(["b", "a", None, "b"]))
-    Distinct(codes=array([ 0,  1, -1,  0], dtype=int32), levels=['b', 'a'])
-    """
+    """The distinct values of an Arrow array, chunked or not, dictionary-encoded or not."""
     if pa.types.is_dictionary(column.type):  # which may hold levels that do not occur, and NaN for a missing one
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         values = [_wide(chunk.dictionary).take(chunk.indices) for chunk in chunks]
@@ -275,12 +262,8 @@ def _as_array(X: Any) -> NDArray[Any]:
 
 def _fill_masked(X: Any) -> NDArray[Any]:
     """Turn what a masked array hides into missing values."""
-    missing: Any = None
-    if X.dtype.kind in "biuf":
-        missing = NAN
-    elif X.dtype.kind in "mM":
-        missing = np.array("NaT", X.dtype)
-    return np.asarray(np.where(X.mask, missing, X.data))
+    missing: Any = NAN if X.dtype.kind in "biuf" else None
+    return np.asarray(np.where(X.mask, np.array("NaT", X.dtype) if X.dtype.kind in "mM" else missing, X.data))
 
 
 def _floats(array: NDArray[Any], what: str) -> FloatArray:
@@ -291,9 +274,7 @@ def _floats(array: NDArray[Any], what: str) -> FloatArray:
     if array.dtype.kind in "mM":
         return _seconds(array)
     if array.dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {what} is complex. Pass its real and imaginary parts as columns."
-        )
+        raise _complex(f"{what} is complex")
     raise TypeError(
         f"{what} has dtype {array.dtype}, expected numbers, text, booleans or times. Convert it with astype(...), "
         "or pass a frame."
@@ -305,8 +286,7 @@ def _seconds(times: NDArray[Any]) -> FloatArray:
     unit, step = np.datetime_data(times.dtype)
     if unit not in TICKS_PER_SECOND or step != 1:
         unit = "ns" if unit in ("ms", "us", "ns", "ps", "fs", "as") else "s"
-    times = times.astype(f"{times.dtype.kind}8[{unit}]")
-    ticks = TICKS_PER_SECOND[unit]
+    times, ticks = times.astype(f"{times.dtype.kind}8[{unit}]"), TICKS_PER_SECOND[unit]
     # whole seconds apart from the rest, so that the same instant is the same float in every unit
     whole, rest = np.divmod(times.astype(np.int64), ticks)
     return np.where(np.isnat(times), NAN, whole + rest / ticks)
@@ -325,10 +305,8 @@ def _read_objects(values: list[Any], name: Hashable) -> _Column:
     times = {kind for kind in types if kind is not float and kind.__name__ not in PANDAS_MISSING}
     floats = compress(values, map(is_, map(type, values), repeat(float)))
     if len(times) == 1 and times <= ARROW_TIMES.keys() and all(map(math.isnan, floats)):
-        try:
+        with suppress(pa.ArrowException):  # a span of more than 292,000 years
             return _read_arrow(pa.array(values, ARROW_TIMES[times.pop()], from_pandas=True), name)
-        except pa.ArrowException:  # a span of more than 292,000 years
-            pass
     plain = [read_value(value, name, row) for row, value in enumerate(values)]
     return _read_texts(plain, name) if str in set(map(type, plain)) else np.array(plain, dtype=np.float64)
 
@@ -338,17 +316,12 @@ def _read_texts(values: list[Any], name: Hashable) -> Distinct:
     codes: dict[Any, int] = dict.fromkeys(values, -1)
     levels = [level for level in codes if isinstance(level, str)]
     if any(number == number for number in codes if isinstance(number, float)):
-        raise _mixed(values, name)
+        first_text = next(row for row, value in enumerate(values) if isinstance(value, str))
+        first_number = next(row for row, value in enumerate(values) if isinstance(value, float) and value == value)
+        row = max(first_text, first_number)
+        raise kind_differs(name, "category" if row == first_text else "number", values[row], row)
     codes.update(zip(levels, range(len(levels)), strict=True))
     return Distinct(np.fromiter(map(codes.__getitem__, values), np.int64, len(values)), levels)
-
-
-def _mixed(values: list[Any], name: Hashable) -> ValueError:
-    """Complain of the first value that is of another kind than those before it."""
-    first_text = next(row for row, value in enumerate(values) if isinstance(value, str))
-    first_number = next(row for row, value in enumerate(values) if isinstance(value, float) and value == value)
-    row = max(first_text, first_number)
-    return kind_differs(name, "category" if row == first_text else "number", values[row], row)
 
 
 def read_value(value: Any, name: Hashable, row: int | None = None) -> float | str:
@@ -369,9 +342,7 @@ def read_value(value: Any, name: Hashable, row: int | None = None) -> float | st
         except ValueError:  # the signalling NaN of decimals
             return NAN
     if isinstance(value, Complex):
-        raise ValueError(
-            f"Complex data not supported: {cell(name, value, row)}. Pass its real and imaginary parts as columns."
-        )
+        raise _complex(cell(name, value, row))
     raise TypeError(
         f"{cell(name, value, row)}: argument must be a string or a number, not a {type(value).__name__}. "
         "Spread it over columns of these, or leave it out."
@@ -406,6 +377,10 @@ def kind_differs(name: Hashable, kind: Kind, value: object, row: int | None) -> 
         f"{cell(name, value, row)}, {found}, but it held {so_far} so far. "
         "Convert it before, or give the new kind a new column name."
     )
+
+
+def _complex(what: str) -> ValueError:
+    return ValueError(f"Complex data not supported: {what}. Pass its real and imaginary parts as columns.")
 
 
 def _no_columns(n_rows: int) -> ValueError:
