@@ -25,9 +25,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant
-from streamboost.boosting.booster import BLOCK
 from streamboost.boosting.cost import CostMeter
 from streamboost.boosting.edges import EdgeMeter
+from streamboost.boosting.loops.plain import BLOCK
 from streamboost.descents import Descent
 from streamboost.features.binning import Bins
 from streamboost.features.chunk import check_chunk
