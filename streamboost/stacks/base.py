@@ -70,13 +70,11 @@ class Stack(ABC):
                 "If unsure, leave it out: every stack has a default."
             )
         self.n_learners = int(n_learners)
-        self.n_features = 0
-        self.n_outputs = 0
+        self.n_features = self.n_outputs = 0
 
     def open(self, n_features: int, n_outputs: int, seed: int = 0) -> None:
         """Make room for rows of ``n_features`` columns and targets of ``n_outputs`` columns."""
-        self.n_features = n_features
-        self.n_outputs = n_outputs
+        self.n_features, self.n_outputs = n_features, n_outputs
         self._open(seed)
 
     @abstractmethod
@@ -121,8 +119,7 @@ class Stack(ABC):
     def keep_average(self, averaging_power: float) -> None:
         """Keep from now on, beside the parameters, their mean over all steps t: a ← a + (p − a)(k + 1)/(t + k).
 
-        ``averaging_power`` tells how fast the early ones fade: 0 is the plain mean, 8 gives the last tenth most of the
-        weight.
+        Where k, ``averaging_power``, is 0 it is the plain mean; 8 gives the last tenth most of the weight.
         """
         raise TypeError(f"{type(self).__name__} has no parameters to average: use iterate='last' or 'average'.")
 

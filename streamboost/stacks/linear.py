@@ -56,10 +56,7 @@ class LinearStack(Stack):
     ) -> None:
         super().__init__(n_learners)
         kernels.check_linear_options(update, ridge, forget, rate)
-        self.update = update
-        self.ridge = ridge
-        self.forget = forget
-        self.rate = rate
+        self.update, self.ridge, self.forget, self.rate = update, ridge, forget, rate
         self.standardize = standardize
 
     def _open(self, seed: int) -> None:
@@ -84,14 +81,12 @@ class LinearStack(Stack):
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One recursive step per row."""
         self.inputs.learn(X, weight)
-        Z = self.inputs.transform(X)
-        flat = np.ascontiguousarray(targets).reshape(len(X), self._weights.shape[1])
+        Z, W = self.inputs.transform(X), self._weights
+        flat = np.ascontiguousarray(targets).reshape(len(X), W.shape[1])
         if self.update == "rls":
-            kernels.recursive_least_squares(
-                Z, flat, weight, self.forget, self.inputs.count, self._weights, self._covariance
-            )
+            kernels.recursive_least_squares(Z, flat, weight, self.forget, self.inputs.count, W, self._covariance)
         else:
-            kernels.adagrad(Z, flat, weight, self.rate, self.forget, self._weights, self._squares)
+            kernels.adagrad(Z, flat, weight, self.rate, self.forget, W, self._squares)
 
     def grow(self, k: int) -> None:
         """Append k learners with weights 0; recursive least squares shares the covariance with them."""
@@ -114,12 +109,12 @@ class LinearStack(Stack):
 
     def add_features(self, k: int) -> None:
         """Insert k inputs with weights 0 before the intercept."""
-        d = self.n_features
-        self._weights = np.insert(self._weights, [d] * k, 0.0, axis=0)
+        before = [self.n_features] * k
+        self._weights = np.insert(self._weights, before, 0.0, axis=0)
         if self.update == "rls":
             self._covariance = kernels.widen_covariance(self._covariance, k, self.ridge)
         else:
-            self._squares = np.insert(self._squares, [d] * k, 0.0, axis=0)
+            self._squares = np.insert(self._squares, before, 0.0, axis=0)
         self.inputs.add_features(k)
         self.n_features += k
 

@@ -76,8 +76,8 @@ class RefittedStack(Stack):
         said = np.zeros((len(X), k, self.n_outputs))
         for i, fitted in enumerate(self._fitted[:k]):
             if fitted is not None and len(X):
-                answer = self._ask(fitted, X[:, : fitted.n_features], f"learner {i} ({self.kind})")
-                said[:, i, : fitted.n_outputs] = answer
+                who = f"learner {i} ({self.kind})"
+                said[:, i, : fitted.n_outputs] = self._ask(fitted, X[:, : fitted.n_features], who)
         return said
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
@@ -118,16 +118,12 @@ class BatchStack(RefittedStack):
     --------
     >>> import numpy as np
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> from streamboost.bases import Constant
-    >>> from streamboost.boosting import Booster
-    >>> from streamboost.descents import GradientDescent
-    >>> from streamboost.losses import Squared
-    >>> from streamboost.replay import Replay
+    >>> from streamboost import Booster, bases, descents, losses, replay
     >>> X = np.random.default_rng(0).uniform(size=(600, 2))
     >>> y = np.sin(6 * X[:, 0])
     >>> stack = BatchStack(DecisionTreeRegressor(max_depth=3), n_learners=5)
-    >>> replay = Replay(window=256, refit_every=32)
-    >>> before = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), replay=replay).learn(X, y)
+    >>> options = {"base": bases.Constant(0), "replay": replay.Replay(window=256, refit_every=32)}
+    >>> before = Booster(losses.Squared(), descents.GradientDescent(0.5), stack, **options).learn(X, y)
     >>> float(np.sqrt(np.mean((before[-300:, 0] - y[-300:]) ** 2)).round(1))
     0.1
     """
@@ -143,7 +139,6 @@ class BatchStack(RefittedStack):
         self.habits.weights(weight)
 
     def _fit(self, i: int, X: FloatArray, target: FloatArray, weight: FloatArray) -> list[Any]:
-        """Fit one clone to all outputs, or one to each."""
         rows, extra = self.habits.rows(X), self.habits.weights(weight)
         columns = [target] if self.habits.takes_several else np.split(target, target.shape[1], axis=1)
         return [
@@ -172,17 +167,14 @@ class FunctionStack(RefittedStack):
     The hypotheses of the paper's counter-example lie along one axis, so a single learner serves one output only:
 
     >>> import numpy as np
-    >>> from streamboost.bases import Constant
-    >>> from streamboost.boosting import Booster
-    >>> from streamboost.descents import GradientDescent
-    >>> from streamboost.losses import Squared
-    >>> from streamboost.replay import Replay
+    >>> from streamboost import Booster, bases, descents, losses, replay
     >>> def along_one_axis(X, target, weight):
     ...     alpha = np.average(target, axis=0, weights=weight)
     ...     alpha[np.abs(alpha) < np.abs(alpha).max()] = 0.0
     ...     return lambda X: np.tile(alpha, (len(X), 1))
     >>> stack = FunctionStack(along_one_axis, n_learners=1)
-    >>> booster = Booster(Squared(n_outputs=2), GradientDescent(1.0), stack, base=Constant(0), replay=Replay.exact())
+    >>> options = {"base": bases.Constant(0), "replay": replay.Replay.exact()}
+    >>> booster = Booster(losses.Squared(n_outputs=2), descents.GradientDescent(1.0), stack, **options)
     >>> scores = booster.learn(np.zeros((5, 1)), np.tile([2.0, 1.0], (5, 1)))
     >>> scores[-1].tolist()
     [2.0, 0.0]
@@ -306,14 +298,9 @@ def seeded_clone(estimator: Any, seed: tuple[int, ...]) -> Any:
     """Return a clone whose ``random_state``, and those of the estimators in it, are drawn afresh."""
     from sklearn.base import clone
 
-    copy = clone(estimator, safe=False)
+    copy, rng = clone(estimator, safe=False), np.random.default_rng(seed)
     names = sorted(copy.get_params()) if hasattr(copy, "get_params") else []
-    rng = np.random.default_rng(seed)
-    states = {
-        name: int(rng.integers(LARGEST_SEED))
-        for name in names
-        if name == "random_state" or name.endswith("__random_state")
-    }
+    states = {name: int(rng.integers(LARGEST_SEED)) for name in names if f"__{name}".endswith("__random_state")}
     return copy.set_params(**states) if states else copy
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -58,14 +58,15 @@ class Block(ABC):
     steps = 0  # that are in the average
     is_average = False
 
-    def __init__(self, place: Place, modules: Sequence[Module], optimizer: Callable[[list[Tensor]], Any]) -> None:
+    def __init__(self, place: Place, modules: list[Module], optimizer: Callable[[list[Tensor]], Any] | None) -> None:
         self.place = place
-        self.modules = list(modules)
+        self.modules = modules
         self._take_tensors()
         self.trained = {name: p for name, p in self.parameters.items() if p.requires_grad}
         if not self.trained:
             raise ValueError("factory made a module without parameters to learn. Give it some that require gradients.")
-        self.optimizer = optimizer(list(self.trained.values()))
+        trained = list(self.trained.values())
+        self.optimizer = optimizer(trained) if optimizer else torch_module().optim.Adam(trained, lr=RATE, fused=True)
         if not hasattr(self.optimizer, "step"):
             raise TypeError(
                 f"optimizer(parameters) returned {self.optimizer!r}, expected a torch.optim.Optimizer. "
@@ -100,8 +101,7 @@ class Block(ABC):
 
     def work_out(self, x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensors, Tensors]:
         """The gradients of the sum of all losses and the buffers after the step; nothing changes yet."""
-        torch = torch_module()
-        buffers = self._copied_buffers()
+        torch, buffers = torch_module(), self._copied_buffers()
         said = self._run(x, buffers, train=True)
         losses = 0.5 * (weight[:, None, None] * (target - said) ** 2).sum(dim=(0, 2))  # (k,)
         finite = torch.isfinite(losses)
@@ -135,10 +135,9 @@ class Block(ABC):
                 self.buffers[name].copy_(buffer)
             if self.average is not None:
                 self.steps += 1
+                part = (self.averaging_power + 1.0) / (self.steps + self.averaging_power)
                 for name, mean in self.average.items():
-                    mean.lerp_(
-                        self.parameters[name], (self.averaging_power + 1.0) / (self.steps + self.averaging_power)
-                    )
+                    mean.lerp_(self.parameters[name], part)
         self.taught = True
 
     def keep_average(self, averaging_power: float) -> None:
@@ -158,9 +157,7 @@ class Block(ABC):
 
     def _call(self, i: int, tensors: Tensors | None, x: Tensor, who: str) -> Tensor:
         """What module i says as (n, m), with the tensors given in the place of its own; refuse what is no answer."""
-        torch = torch_module()
-        version = x._version
-        module = self.modules[i]
+        torch, module, version = torch_module(), self.modules[i], x._version
         said = module(x) if tensors is None else torch.func.functional_call(module, tensors, (x,))
         shape = (len(x), self.place.n_outputs)
         if not isinstance(said, torch.Tensor):
@@ -189,15 +186,11 @@ class StackedModules(Block):
         del self.modules[1:]  # the pattern is enough
 
     def _run(self, x: Tensor, buffers: Tensors, *, train: bool) -> Tensor:
-        torch = torch_module()
-        kind = type(self.modules[0]).__name__
+        torch, kind = torch_module(), type(self.modules[0]).__name__
         self.modules[0].train(train)
-
-        def run_one(tensors: Tensors) -> Tensor:
-            return self._call(0, tensors, x, f"the module ({kind})")
-
         try:
-            said = torch.vmap(run_one)({**self.parameters, **buffers})  # (k, n, m)
+            run = torch.vmap(lambda tensors: self._call(0, tensors, x, f"the module ({kind})"))
+            said = run({**self.parameters, **buffers})  # (k, n, m)
         except RuntimeError as error:
             raise ValueError(
                 f"the modules ({kind}) do not run as one on rows of shape {tuple(x.shape)}: {error}. Check their first "
@@ -240,11 +233,6 @@ class ListedModules(Block):
 
     def _gradients_of(self, i: int, gradients: Tensors) -> list[Tensor]:
         return list(self._own(i, gradients).values())
-
-
-def adam(parameters: list[Tensor]) -> Any:
-    """Adam with the default learning rate, in one pass over all parameters."""
-    return torch_module().optim.Adam(parameters, lr=RATE, fused=True)
 
 
 def torch_module() -> Any:

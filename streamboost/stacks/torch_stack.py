@@ -14,22 +14,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
 from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.stacks.base import Stack
-from streamboost.stacks.torch_blocks import (
-    Block,
-    Float32Array,
-    ListedModules,
-    Module,
-    Place,
-    StackedModules,
-    Tensor,
-    adam,
-    drawing_from,
-    torch_module,
-)
+from streamboost.stacks.torch_blocks import Block, ListedModules, Place, StackedModules, drawing_from, torch_module
 
 TRIAL_ROWS = 3  # of the call that shows, before anything is learned, what a module makes of rows
 
@@ -63,17 +53,15 @@ class TorchStack(Stack):
     --------
     >>> import numpy as np  # doctest: +SKIP
     >>> import torch  # doctest: +SKIP
-    >>> from streamboost import Booster  # doctest: +SKIP
-    >>> from streamboost.bases import Constant  # doctest: +SKIP
-    >>> from streamboost.descents import GradientDescent  # doctest: +SKIP
-    >>> from streamboost.losses import Squared  # doctest: +SKIP
+    >>> from streamboost import Booster, bases, descents, losses  # doctest: +SKIP
     >>> def net(n_features, n_outputs):  # doctest: +SKIP
     ...     hidden = torch.nn.Linear(n_features, 16)
     ...     return torch.nn.Sequential(hidden, torch.nn.Tanh(), torch.nn.Linear(16, n_outputs))
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))  # doctest: +SKIP
     >>> y = np.sin(2 * X[:, 0])  # doctest: +SKIP
     >>> stack = TorchStack(net, n_learners=5)  # doctest: +SKIP
-    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), update_mode=8)  # doctest: +SKIP
+    >>> options = {"base": bases.Constant(0), "update_mode": 8}  # doctest: +SKIP
+    >>> booster = Booster(losses.Squared(), descents.GradientDescent(0.5), stack, **options)  # doctest: +SKIP
     >>> before = booster.learn(X, y)  # doctest: +SKIP
     >>> float(np.sqrt(np.mean((before[-500:, 0] - y[-500:]) ** 2)).round(1))  # doctest: +SKIP
     0.2
@@ -86,10 +74,10 @@ class TorchStack(Stack):
 
     def __init__(
         self,
-        factory: Callable[..., Module],
+        factory: Callable[..., Any],
         n_learners: int = 10,
         *,
-        optimizer: Callable[[list[Tensor]], Any] | None = None,
+        optimizer: Callable[[list[Any]], Any] | None = None,
         mode: Literal["vmap", "list"] = "vmap",
         standardize: bool = True,
     ) -> None:
@@ -103,11 +91,8 @@ class TorchStack(Stack):
                 f"factory is a module ({type(factory).__name__}), expected a function that returns a fresh one at "
                 "every call. Write lambda: ... around what makes it."
             )
-        self.factory = factory
-        self.takes_shapes = _takes_shapes(factory)
-        self.optimizer = optimizer
-        self.mode = mode
-        self.standardize = standardize
+        self.factory, self.takes_shapes = factory, _takes_shapes(factory)
+        self.optimizer, self.mode, self.standardize = optimizer, mode, standardize
 
     def _open(self, seed: int) -> None:
         self._seed = seed
@@ -133,14 +118,14 @@ class TorchStack(Stack):
             modules.append(module)
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError("factory returned the same module twice, expected a fresh one at every call.")
-        block = (StackedModules if self.mode == "vmap" else ListedModules)(place, modules, self.optimizer or adam)
+        block = (StackedModules if self.mode == "vmap" else ListedModules)(place, modules, self.optimizer)
         with drawing_from(self._dice):
             block.say(np.zeros((TRIAL_ROWS, place.n_features), np.float32))
         if self._averaging_power is not None:
             block.keep_average(self._averaging_power)
         self._blocks.append(block)
 
-    def _seen(self, X: FloatArray) -> Float32Array:
+    def _seen(self, X: FloatArray) -> NDArray[np.float32]:
         """The rows as modules see them, without the column of ones: modules have biases of their own."""
         return self.inputs.transform(X)[:, :-1].astype(np.float32)
 
@@ -177,8 +162,7 @@ class TorchStack(Stack):
         """One step of the optimisers on the weighted mean of the rows' gradients."""
         kept = weight > 0
         if kept.any():
-            share = weight[kept] / weight[kept].sum()
-            self._step(X[kept], targets[kept], weight[kept], share)
+            self._step(X[kept], targets[kept], weight[kept], weight[kept] / weight[kept].sum())
 
     def _step(self, X: FloatArray, targets: FloatArray, weight: FloatArray, share: FloatArray) -> None:
         """One step on the sum over the rows, each times its share; if it is not finite, nothing changes."""
@@ -234,7 +218,7 @@ class TorchStack(Stack):
         return twin
 
 
-def _takes_shapes(factory: Callable[..., Module]) -> bool:
+def _takes_shapes(factory: Callable[..., Any]) -> bool:
     """Whether it is to be called with (n_features, n_outputs), or with nothing; refuse any other."""
     if not callable(factory):
         raise TypeError(f"factory is {factory!r}, expected a function that returns a fresh module at every call.")

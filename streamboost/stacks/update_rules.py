@@ -17,7 +17,6 @@ class _Rule:
     """What the rules have in common: constants that are checked, and how the kernels take them."""
 
     rate: float
-
     code: ClassVar[int]  # by which the kernels know the rule
     has_first: ClassVar[bool]
     has_second: ClassVar[bool]
@@ -52,10 +51,7 @@ class SGD(_Rule):
     """
 
     rate: float = 0.05
-
-    code: ClassVar[int] = 0
-    has_first: ClassVar[bool] = False
-    has_second: ClassVar[bool] = False
+    code, has_first, has_second = 0, False, False
 
 
 @dataclass(frozen=True)
@@ -71,10 +67,7 @@ class Momentum(_Rule):
 
     rate: float = 0.01
     momentum: float = 0.9
-
-    code: ClassVar[int] = 1
-    has_first: ClassVar[bool] = True
-    has_second: ClassVar[bool] = False
+    code, has_first, has_second = 1, True, False
 
 
 @dataclass(frozen=True)
@@ -93,10 +86,7 @@ class AdaGrad(_Rule):
 
     rate: float = 0.1
     eps: float = 1e-8
-
-    code: ClassVar[int] = 2
-    has_first: ClassVar[bool] = False
-    has_second: ClassVar[bool] = True
+    code, has_first, has_second = 2, False, True
 
 
 @dataclass(frozen=True)
@@ -124,20 +114,11 @@ class Adam(_Rule):
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-
-    code: ClassVar[int] = 3
-    has_first: ClassVar[bool] = True
-    has_second: ClassVar[bool] = True
+    code, has_first, has_second = 3, True, True
 
 
 UpdateRule: TypeAlias = SGD | Momentum | AdaGrad | Adam
-
-BY_NAME: dict[str, type[SGD] | type[Momentum] | type[AdaGrad] | type[Adam]] = {
-    "adam": Adam,
-    "sgd": SGD,
-    "momentum": Momentum,
-    "adagrad": AdaGrad,
-}
+BY_NAME: dict[str, type[UpdateRule]] = {"adam": Adam, "sgd": SGD, "momentum": Momentum, "adagrad": AdaGrad}
 
 
 def update_rule(update: str | UpdateRule, rate: float | None) -> UpdateRule:
@@ -148,7 +129,7 @@ def update_rule(update: str | UpdateRule, rate: float | None) -> UpdateRule:
     >>> update_rule("sgd", 0.5)
     SGD(rate=0.5)
     """
-    if isinstance(update, (SGD, Momentum, AdaGrad, Adam)):
+    if isinstance(update, UpdateRule):
         if rate is not None:
             raise ValueError(
                 f"rate is {rate!r} beside update={update!r}, which has a rate of its own. Give the rate to the rule."

@@ -28,18 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.stacks import refitted
 from streamboost.stacks.base import Stack
-from streamboost.stacks.refitted import (
-    LARGEST_SEED,
-    BatchStack,
-    FunctionStack,
-    Habits,
-    checked_answer,
-    has,
-    refuse_class,
-    refuse_weights,
-    seeded_clone,
-)
+from streamboost.stacks.refitted import BatchStack, FunctionStack, Habits, has, refuse_class
 
 
 def wrap(model: Any, n_learners: int = 10) -> Stack:
@@ -135,14 +126,12 @@ class RiverStack(CopiedStack):
     --------
     >>> import numpy as np
     >>> from river import linear_model, preprocessing
-    >>> from streamboost.bases import Constant
-    >>> from streamboost.boosting import Booster
-    >>> from streamboost.descents import GradientDescent
-    >>> from streamboost.losses import Squared
+    >>> from streamboost import Booster, bases, descents, losses
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> y = X @ [1.0, -2.0]
     >>> stack = RiverStack(preprocessing.StandardScaler() | linear_model.LinearRegression(), n_learners=8)
-    >>> before = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0)).learn(X, y)
+    >>> booster = Booster(losses.Squared(), descents.GradientDescent(0.5), stack, base=bases.Constant(0))
+    >>> before = booster.learn(X, y)
     >>> float(np.sqrt(np.mean((before[-500:, 0] - y[-500:]) ** 2)).round(1))
     0.0
     """
@@ -178,7 +167,7 @@ class RiverStack(CopiedStack):
     def check_weight(self, weight: FloatArray) -> None:
         """Refuse weights other than 0 and 1 if ``learn_one`` takes none."""
         if not self._takes_weight:
-            refuse_weights(weight, self.kind, "its learn_one has no w")
+            refitted.refuse_weights(weight, self.kind, "its learn_one has no w")
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One ``learn_one`` per row, learner and output."""
@@ -189,12 +178,10 @@ class RiverStack(CopiedStack):
             extra = {} if w == 1 else {"w": w}
             for i, j, copy in self._each():
                 if copy is None:
-                    copy = self._copies[i][j] = Copy(self._fresh(i, j), self.n_features)
+                    seeds = _new_seeds(self.model, np.random.default_rng((self._seed, i, j)))
+                    fresh = self.model.clone(seeds) if seeds else self.model.clone()
+                    copy = self._copies[i][j] = Copy(fresh, self.n_features)
                 copy.model.learn_one(row, target[i][j], **extra)
-
-    def _fresh(self, i: int, j: int) -> Any:
-        seeds = _new_seeds(self.model, np.random.default_rng((self._seed, i, j)))
-        return self.model.clone(seeds) if seeds else self.model.clone()
 
 
 class PartialFitStack(CopiedStack):
@@ -218,14 +205,12 @@ class PartialFitStack(CopiedStack):
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import SGDRegressor
-    >>> from streamboost.bases import Constant
-    >>> from streamboost.boosting import Booster
-    >>> from streamboost.descents import GradientDescent
-    >>> from streamboost.losses import Squared
+    >>> from streamboost import Booster, bases, descents, losses
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> y = X @ [1.0, -2.0]
     >>> stack = PartialFitStack(SGDRegressor(), n_learners=8)
-    >>> booster = Booster(Squared(), GradientDescent(0.5), stack, base=Constant(0), update_mode="minibatch")
+    >>> options = {"base": bases.Constant(0), "update_mode": "minibatch"}
+    >>> booster = Booster(losses.Squared(), descents.GradientDescent(0.5), stack, **options)
     >>> for chunk in np.split(np.arange(1000), 20):
     ...     before = booster.learn(X[chunk], y[chunk])
     >>> float(np.sqrt(np.mean((before[:, 0] - y[chunk]) ** 2)).round(1))  # of the last 50 rows
@@ -243,9 +228,8 @@ class PartialFitStack(CopiedStack):
         rows = self.habits.rows(X)
         for i, j, copy in self._each():
             if copy is not None and len(X):
-                answer = copy.model.predict(rows[:, : copy.n_features])
-                who = f"learner {i} ({self.habits.kind})"
-                said[:, i, j, None] = checked_answer(answer, (len(X), 1), who)
+                answer, who = copy.model.predict(rows[:, : copy.n_features]), f"learner {i} ({self.habits.kind})"
+                said[:, i, j, None] = refitted.checked_answer(answer, (len(X), 1), who)
         return said
 
     def check_weight(self, weight: FloatArray) -> None:
@@ -255,13 +239,12 @@ class PartialFitStack(CopiedStack):
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One ``partial_fit`` of all the rows per learner and output."""
         kept = weight > 0
-        extra = self.habits.weights(weight[kept])
+        rows, extra = self.habits.rows(X[kept]), self.habits.weights(weight[kept])
         if not kept.any():
             return
-        rows = self.habits.rows(X[kept])
         for i, j, copy in self._each():
             if copy is None:
-                copy = Copy(seeded_clone(self.estimator, (self._seed, i, j)), self.n_features)
+                copy = Copy(refitted.seeded_clone(self.estimator, (self._seed, i, j)), self.n_features)
             target = self.habits.target(targets[kept, i, j : j + 1])
             copy.model.partial_fit(rows[:, : copy.n_features], target, **extra)
             self._copies[i][j] = copy
@@ -288,7 +271,7 @@ def _new_seeds(model: Any, rng: np.random.Generator) -> dict[str, Any]:
     for name in inspect.signature(type(model)).parameters:
         value = getattr(model, name, None)
         if name == "seed":
-            new[name] = int(rng.integers(LARGEST_SEED))
+            new[name] = int(rng.integers(refitted.LARGEST_SEED))
         elif has(value, "clone", "mutate") and (seeds := _new_seeds(value, rng)):
             new[name] = (type(value), seeds)  # how clone is told of a model inside a model
     return new

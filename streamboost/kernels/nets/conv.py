@@ -5,26 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.nets import layout
 from streamboost.kernels.nets.activations import activate, through
-from streamboost.kernels.nets.layout import (
-    ACTIVATION,
-    BLOCK,
-    COLUMNS_OUT,
-    DEPTH,
-    HEIGHT,
-    INPUTS,
-    KERNEL,
-    LEARNERS,
-    OUTPUTS,
-    PADDING,
-    POSITIONS,
-    ROWS_OUT,
-    STRIDE,
-    UNITS,
-    WIDTH,
-    Array,
-    Ints,
-)  # fmt: skip
+from streamboost.kernels.nets.layout import BLOCK, Array, Ints, section_of
 from streamboost.kernels.nets.outputs import speak
 from streamboost.kernels.nets.products import add_dots, combine, sum_of
 
@@ -32,15 +15,15 @@ from streamboost.kernels.nets.products import add_dots, combine, sum_of
 @compiled_inside
 def cut_patches(Z: Array, plan: Ints, patches: Array) -> None:
     """Write what stands at each place of the kernel, for every position: (n, inputs * positions)."""
-    k, stride, padding = plan[KERNEL], plan[STRIDE], plan[PADDING]
-    height, width, columns = plan[HEIGHT], plan[WIDTH], plan[COLUMNS_OUT]
+    k, stride, padding = plan[layout.KERNEL], plan[layout.STRIDE], plan[layout.PADDING]
+    height, width, columns = plan[layout.HEIGHT], plan[layout.WIDTH], plan[layout.COLUMNS_OUT]
     for s in range(Z.shape[0]):
         image, cut = Z[s], patches[s]
         at = np.uint64(0)  # unsigned: no index could be meant from the end
-        for c in range(plan[DEPTH]):
+        for c in range(plan[layout.DEPTH]):
             for u in range(k):
                 for v in range(k):
-                    for row in range(plan[ROWS_OUT]):
+                    for row in range(plan[layout.ROWS_OUT]):
                         y = row * stride + u - padding
                         start = (c * height + y) * width
                         for column in range(columns):
@@ -56,13 +39,13 @@ def cut_patches(Z: Array, plan: Ints, patches: Array) -> None:
 def conv_forward(patches: Array, plan: Ints, parameters: Array, hidden: Array, out: Array) -> None:
     """Write the hidden layer (n, N C positions) and the output layer (n, N, m), in the learners' own units."""
     n = patches.shape[0]
-    p, P, K = plan[INPUTS], plan[POSITIONS], plan[LEARNERS] * plan[UNITS]
+    p, P, K = plan[layout.INPUTS], plan[layout.POSITIONS], plan[layout.LEARNERS] * plan[layout.UNITS]
     for s in range(n):
         for k in range(K):
             lanes = hidden[s, k * P : (k + 1) * P]
             lanes[:] = parameters[k * p + p - 1]
             combine(lanes, parameters, k * p, 1, patches[s], 0, P, p - 1)
-        activate(hidden[s], plan[ACTIVATION])
+        activate(hidden[s], plan[layout.ACTIVATION])
     speak(hidden.reshape(hidden.size), plan, parameters, out)
 
 
@@ -72,9 +55,9 @@ def add_conv_gradient(
 ) -> None:
     """Add to the gradient, as :func:`add_dense_gradient` does; ``delta`` is room for one learner's hidden layer."""
     n = patches.shape[0]
-    N, m, C, p, P = plan[LEARNERS], plan[OUTPUTS], plan[UNITS], plan[INPUTS], plan[POSITIONS]
-    Q, at_out = C * P, p * N * C
-    at_intercepts = at_out + N * m * Q
+    N, C, p, P = plan[layout.LEARNERS], plan[layout.UNITS], plan[layout.INPUTS], plan[layout.POSITIONS]
+    at_out, m, Q = section_of(plan, 1)
+    at_intercepts = section_of(plan, 2)[0]
     lanes, errors = hidden.reshape(hidden.size), error.reshape(error.size)
     for i in range(N):
         for start in range(0, n, BLOCK // 4):
@@ -88,7 +71,7 @@ def add_conv_gradient(
                 gradient[at_intercepts + i * m + k] += error[s, i, k]
             delta[:] = 0
             combine(delta, errors, (s * N + i) * m, 1, parameters, at_out + i * Q, N * Q, m)
-            through(delta, hidden[s, i * Q : (i + 1) * Q], plan[ACTIVATION])
+            through(delta, hidden[s, i * Q : (i + 1) * Q], plan[layout.ACTIVATION])
             for c in range(C):
                 g = (i * C + c) * p
                 back = delta[c * P : (c + 1) * P]
