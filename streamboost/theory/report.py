@@ -92,8 +92,7 @@ def report(model: Any, X: Any, y: Any, file: str | Path, *, comparator: Any = No
     regret = theory.measure_regret(booster, rows, targets, comparator, chunk=chunk)
     base_loss = float(regret.by_learners[0]) + regret.comparator_loss
     nothing_said = booster.loss.mean(np.zeros((len(rows), booster.loss.n_outputs)), targets)
-    page = _page(booster, regret, name, is_exact=base_loss <= EXACT * nothing_said)
-    file.write_text(page, encoding="utf-8")
+    file.write_text(_page(booster, regret, name, is_exact=base_loss <= EXACT * nothing_said), encoding="utf-8")
     return regret
 
 
@@ -130,12 +129,10 @@ def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]
     return booster, rows, codes[:, None] if is_coded else margins(codes, booster.loss.n_outputs)
 
 
-# The page.
-
-
 def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) -> str:
     N = len(regret.edges)
     known = regret.edges[np.isfinite(regret.edges)]
+    edges = f"{known.min():.3f}, {known.mean():.3f}" if len(known) else "none: there was nothing to explain"
     promised = np.isfinite(regret.bound)
     facts = [
         ("rows measured", f"{regret.over_rows.rows[-1]:,}"),
@@ -145,10 +142,7 @@ def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) 
         ("average loss of " + comparator, f"{regret.comparator_loss:.4g}"),
         ("average regret of the base alone", f"{regret.by_learners[0]:.4g}"),
         (f"average regret of all {N} learners", f"{regret.by_learners[-1]:.4g}"),
-        (
-            "edge of the weakest and of the mean learner",
-            f"{known.min():.3f}, {known.mean():.3f}" if len(known) else "none: there was nothing to explain",
-        ),
+        ("edge of the weakest and of the mean learner", edges),
         ("the theorem's bound at all learners", f"{regret.bound[-1]:.4g}" if promised[-1] else "none"),
     ]
     table = "".join(f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in facts)
@@ -168,17 +162,15 @@ def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) 
 
 def _lead(regret: Regret, is_exact: bool) -> str:
     """What the edges on these rows tell, in words."""
-    n_rows = int(regret.over_rows.rows[-1])
     if is_exact:
         return "The base alone predicts these rows: it leaves the learners nothing but rounding to explain."
-    if n_rows < ENOUGH_ROWS:
+    if (n_rows := int(regret.over_rows.rows[-1])) < ENOUGH_ROWS:
         return f"Too few rows ({n_rows}) to judge the learners: show it {ENOUGH_ROWS} or more."
     # A learner without an edge may still point the right way, and small steps forgive: so N is judged by the regret.
     regrets, N = regret.by_learners, len(regret.edges)
     best = int(regrets.argmin())
-    if best == N:
-        advice = "no smaller N does better."
-    else:
+    advice = "no smaller N does better."
+    if best < N:
         name = f"N = {best}" if best else "N = 0, the base alone,"
         advice = f"{name} does best ({regrets[best]:.4g}; N = {N}: {regrets[N]:.4g})."
     return f"{theory.judge(regret.edges)} By the regret on these rows {advice}"
@@ -193,16 +185,12 @@ def _bound_in_words(booster: Booster, regret: Regret) -> str:
         )
     last = int(np.flatnonzero(promised)[-1])
     where = "" if promised[-1] else f" up to learner {last} (there is none beyond, where a learner has no edge)"
-    if isinstance(booster.descent, ResidualProjection):
-        is_theorems_step = booster.descent.step_size is None  # 1/(λ i), as in Theorem 2
-    else:
-        is_theorems_step = getattr(booster.descent, "step_size", None) == "theory"  # γ/(β(8 − 4γ)), as in Theorem 1
+    own = None if isinstance(booster.descent, ResidualProjection) else "theory"  # 1/(λ i); γ/(β(8 − 4γ)) in Theorem 1
+    is_theorems_step = getattr(booster.descent, "step_size", None) == own
     if (regret.by_learners <= regret.bound).all():
         though = "" if is_theorems_step else ", though that is a promise for other steps than these"
-        return (
-            f"The measured regret stays below the theorem's bound{where}{though}. "
-            "Bounds of this kind are far from tight."
-        )
+        tightness = "Bounds of this kind are far from tight."
+        return f"The measured regret stays below the theorem's bound{where}{though}. {tightness}"
     excuse = "the steps are not the theorem's own"
     if is_theorems_step:
         excuse = "the steps followed edges that were still changing, or the comparator is outside of what it speaks of"
@@ -210,12 +198,10 @@ def _bound_in_words(booster: Booster, regret: Regret) -> str:
 
 
 def _caveat(booster: Booster) -> str:
+    opening = "No learner depends on those after it: the first k are"
     if isinstance(booster.replay, Replay) and booster.replay.learners == "next":
-        return (
-            "The learners of this booster are refitted in turn, so that its first k are nearly, not exactly, what a "
-            "booster of k learners would have been."
-        )
-    return "No learner depends on those after it: the first k are what a booster of k learners would have been."
+        opening = "The learners of this booster are refitted in turn, so that its first k are nearly, not exactly,"
+    return f"{opening} what a booster of k learners would have been."
 
 
 def _regret_over_learners(regret: Regret) -> Any:
@@ -250,9 +236,6 @@ def _edges(regret: Regret) -> Any:
     axes.set_xlim(0.4, len(regret.edges) + 0.6)
     whole_numbers(axes)
     return drawing
-
-
-# Pictures and pages, for whoever else makes some.
 
 
 def blank(x: str, y: str, title: str = "", *, width: float = 4.4, height: float = 3.2) -> tuple[Any, Any]:
@@ -295,17 +278,13 @@ def whole_numbers(axes: Any) -> None:
 
 
 def inline_svg(drawing: Any, salt: str) -> str:
-    """A drawing as an ``<svg>`` element whose ink is the text colour around it.
-
-    Every drawing in a page needs a salt of its own, so that their inner names do not meet.
-    """
+    """A drawing as an ``<svg>`` element in the text colour around it; a salt of its own keeps its inner names apart."""
     matplotlib = require("matplotlib", extra="plot", by="a picture")
     buffer = io.StringIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
         drawing.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = "<svg" + buffer.getvalue().partition("<svg")[2]
     text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)  # those of the whole: the page sets its size
     text = re.sub(r'\b(id="|url\(#|xlink:href="#)', rf"\g<1>{salt}_", text)
     return text.replace(INK, "currentColor").replace(FAINT, "var(--faint, #d9d9d9)")
