@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -53,5 +53,5 @@ def pickled(thing: T) -> T | None:
         data = pickle.dumps(thing)
     except (pickle.PicklingError, TypeError, AttributeError):
         return None
-    loaded: Any = pickle.loads(data)
-    return loaded  # type: ignore[no-any-return]
+    loaded: T = pickle.loads(data)
+    return loaded

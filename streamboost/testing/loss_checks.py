@@ -20,8 +20,7 @@ class LossCase(NamedTuple):
 
     def scores(self, salt: int = 0) -> FloatArray:
         """Scores (n, m) on both sides of every target; another ``salt``, other scores."""
-        rng = np.random.default_rng((1, salt))
-        return rng.normal(scale=2.0, size=(len(self.y), self.loss.n_outputs))
+        return np.random.default_rng((1, salt)).normal(scale=2.0, size=(len(self.y), self.loss.n_outputs))
 
     def value(self, score: FloatArray) -> FloatArray:
         """The loss of every row, (n,)."""
@@ -82,12 +81,8 @@ def check_loss_broadcasting(case: LossCase) -> None:
 
 def check_loss_aliases(case: LossCase) -> None:
     """Scores and targets are left as they were, and the results are new arrays."""
-    score, y = case.scores(), case.y.copy()
-    results = {
-        "value": case.loss.value(score, y),
-        "gradient": case.loss.gradient(score, y),
-        "predict": case.loss.predict(score),
-    }
+    score, y, loss = case.scores(), case.y.copy(), case.loss
+    results = {"value": loss.value(score, y), "gradient": loss.gradient(score, y), "predict": loss.predict(score)}
     for name, result in results.items():
         is_new = not (np.shares_memory(result, score) or np.shares_memory(result, y))
         expect(is_new, case.loss, f"{name} returns a new array; it returned its argument")
@@ -97,9 +92,8 @@ def check_loss_aliases(case: LossCase) -> None:
 
 def check_slope(case: LossCase) -> None:
     """The gradient is the numerical derivative of the value, away from kinks."""
-    score, step = case.scores(), 1e-6
+    score, step, n_smooth = case.scores(), 1e-6, 0
     gradient = case.gradient(score)
-    n_smooth = 0
     for k in range(score.shape[1]):
         ahead, behind = score.copy(), score.copy()
         ahead[:, k] += step
@@ -125,8 +119,7 @@ def check_convexity(case: LossCase) -> None:
 def check_subgradient(case: LossCase) -> None:
     """The loss stays above its tangents, and by as much as its strong convexity says."""
     a, b = case.scores(1), case.scores(2)
-    radius = _radius(case, a, b)
-    bend = 0.5 * case.loss.strong_convexity(radius) * np.sum((b - a) ** 2, axis=1)
+    bend = 0.5 * case.loss.strong_convexity(_radius(case, a, b)) * np.sum((b - a) ** 2, axis=1)
     lack = case.value(a) + np.sum(case.gradient(a) * (b - a), axis=1) + bend - case.value(b)
     room = 1e-9 * (1 + np.abs(case.value(a)) + np.abs(case.value(b)))
     promise = "value lies above its tangents, by ½λ‖b − a‖²"
@@ -168,24 +161,15 @@ def check_loss_pickles(case: LossCase) -> None:
 
 
 LOSS_CHECKS: tuple[Callable[[LossCase], None], ...] = (
-    check_loss_shapes,
-    check_loss_aliases,
-    check_loss_broadcasting,
-    check_slope,
-    check_convexity,
-    check_subgradient,
-    check_constants,
-    check_link,
-    check_scale,
-    check_loss_pickles,
-)
+    check_loss_shapes, check_loss_aliases, check_loss_broadcasting, check_slope, check_convexity, check_subgradient,
+    check_constants, check_link, check_scale, check_loss_pickles,
+)  # fmt: skip
 """What :func:`check_loss` runs."""
 
 
 def targets_for(loss: Loss, n: int = 60) -> FloatArray:
     """Targets (n, k) the loss takes: the first of several codings that it does not refuse."""
-    rng = np.random.default_rng(0)
-    shape = (n, loss.n_targets)
+    rng, shape = np.random.default_rng(0), (n, loss.n_targets)
     numbers, signs = rng.normal(size=shape), rng.choice([-1.0, 1.0], size=shape)
     counts, classes = rng.poisson(2.0, size=shape), rng.integers(loss.n_outputs, size=shape)
     for y in (numbers, signs, counts.astype(float), classes.astype(float)):

@@ -94,8 +94,7 @@ def check_shapes(case: StackCase) -> None:
     """Answers are float64 arrays (n, N, m) of finite numbers, for no rows and for missing values too."""
     for stack in (case.opened(), case.trained()):
         for n in (0, 1, 7):
-            said = stack.predict(case.probes()[:n])
-            expected = (n, stack.n_learners, case.n_outputs)
+            said, expected = stack.predict(case.probes()[:n]), (n, stack.n_learners, case.n_outputs)
             expect(said.shape == expected, stack, f"predict answers (n, N, m) = {expected}; it was {said.shape}")
             expect(said.dtype == np.float64, stack, f"predict answers in float64; it was {said.dtype}")
             expect(bool(np.isfinite(said).all()), stack, "predict answers finite numbers; some were not")
@@ -146,8 +145,7 @@ def check_results(case: StackCase) -> None:
 def check_aliases(case: StackCase) -> None:
     """What was learned stays learned: writing into the arrays afterwards changes nothing, now or later."""
     stack = case.trained()
-    twin = copy.deepcopy(stack)
-    rows = case.rows(stack, 5, 2)
+    twin, rows = copy.deepcopy(stack), case.rows(stack, 5, 2)
     teach(twin, copy.deepcopy(rows))
     teach(stack, rows)
     for array in rows:
@@ -157,8 +155,7 @@ def check_aliases(case: StackCase) -> None:
 
 def check_seed(case: StackCase) -> None:
     """The same seed and the same rows give the same stack."""
-    stack = case.trained()
-    _expect_same_future(case, stack, case.trained(), "the same seed gives the same run")
+    _expect_same_future(case, case.trained(), case.trained(), "the same seed gives the same run")
 
 
 def check_empty_chunk(case: StackCase) -> None:
@@ -172,8 +169,7 @@ def check_empty_chunk(case: StackCase) -> None:
 def check_zero_weight(case: StackCase) -> None:
     """Rows of weight 0 are never learned."""
     stack = case.trained()
-    before = stack.predict(case.probes())
-    rows = case.rows(stack, 5, 2)
+    before, rows = stack.predict(case.probes()), case.rows(stack, 5, 2)
     stack.learn(rows.X, rows.targets, np.zeros(5))
     expect_same(stack.predict(case.probes()), before, stack, "rows of weight 0 teach nothing")
 
@@ -181,8 +177,7 @@ def check_zero_weight(case: StackCase) -> None:
 def check_independence(case: StackCase) -> None:
     """What one learner is told does not change what another says."""
     stack = case.trained()
-    twin = copy.deepcopy(stack)
-    rows = case.rows(stack, 20, 2)
+    twin, rows = copy.deepcopy(stack), case.rows(stack, 20, 2)
     teach(stack, rows)
     other = rows.targets.copy()
     other[:, -1] += 1.0
@@ -199,24 +194,21 @@ def check_first(case: StackCase) -> None:
         expect_same(stack.predict_first(case.probes(), k), said[:, :k], stack, f"the first {k} learners say the same")
 
 
-def check_marks(case: StackCase) -> None:
+def check_leaves(case: StackCase) -> None:
     """Leaves, where a stack has any, tell what predict says of the same rows, for any number of first learners."""
     stack = case.trained()
-    leaf_ids = stack.leaf_ids(case.probes())
-    if leaf_ids is None:
+    if (leaf_ids := stack.leaf_ids(case.probes())) is None:
         return
     said = stack.predict(case.probes())
     for k in range(stack.n_learners + 1):
-        expect_same(
-            stack.predict_leaves(leaf_ids[:, :k]), said[:, :k], stack, f"the leaves of {k} learners tell what they say"
-        )
+        told = stack.predict_leaves(leaf_ids[:, :k])
+        expect_same(told, said[:, :k], stack, f"the leaves of {k} learners tell what they say")
 
 
 def check_growing(case: StackCase) -> None:
     """Growing leaves the learners as they are; the new ones say 0, and learn."""
     stack = case.trained()
-    before = stack.predict(case.probes())
-    n_learners = stack.n_learners
+    before, n_learners = stack.predict(case.probes()), stack.n_learners
     stack.grow(2)
     expect(stack.n_learners == n_learners + 2, stack, f"grow(2) makes {n_learners + 2} of {n_learners} learners")
     after = stack.predict(case.probes())
@@ -241,9 +233,8 @@ def check_adding_features(case: StackCase) -> None:
 
 def check_adding_outputs(case: StackCase) -> None:
     """Room for more outputs leaves the answers for the old ones; the new ones are 0, and are learned."""
-    stack = case.trained()
+    stack, m = case.trained(), case.n_outputs
     before = stack.predict(case.probes())
-    m = case.n_outputs
     stack.add_outputs(2)
     expect(stack.n_outputs == m + 2, stack, "add_outputs(2) makes n_outputs larger by 2")
     after = stack.predict(case.probes())
@@ -265,31 +256,15 @@ def check_copies(case: StackCase) -> None:
 def check_pickles(case: StackCase) -> None:
     """What comes out of pickle goes on exactly as what went in; a stack that refuses to be pickled has said so."""
     stack = case.trained()
-    loaded = pickled(stack)
-    if loaded is not None:
+    if (loaded := pickled(stack)) is not None:
         _expect_same_future(case, stack, loaded, "a stack out of pickle goes on as the one that went in")
 
 
 STACK_CHECKS: tuple[Callable[[StackCase], None], ...] = (
-    check_untrained,
-    check_shapes,
-    check_learning,
-    check_predicting,
-    check_inputs,
-    check_results,
-    check_aliases,
-    check_seed,
-    check_empty_chunk,
-    check_zero_weight,
-    check_independence,
-    check_first,
-    check_marks,
-    check_growing,
-    check_adding_features,
-    check_adding_outputs,
-    check_copies,
-    check_pickles,
-)
+    check_untrained, check_shapes, check_learning, check_predicting, check_inputs, check_results, check_aliases,
+    check_seed, check_empty_chunk, check_zero_weight, check_independence, check_first, check_leaves, check_growing,
+    check_adding_features, check_adding_outputs, check_copies, check_pickles,
+)  # fmt: skip
 """What :func:`check_stack` runs."""
 
 
