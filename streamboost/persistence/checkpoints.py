@@ -93,7 +93,7 @@ class CheckpointStore:
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint; it is durable when this returns, and only then are older ones deleted."""
         paths = self.paths()
-        number = 1 + max((_number(path) for path in paths), default=0)
+        number = 1 + (_number(paths[-1]) if paths else 0)
         path = self.directory / f"checkpoint-{number:08d}.safetensors"
         snapshots.save(checkpoint, path)
         for old in paths[: len(paths) + 1 - self.keep]:
@@ -142,27 +142,24 @@ def checkpoint_paths(directory: Path) -> list[Path]:
 
 
 def _newest(directory: Path, *, put_aside: bool) -> tuple[Checkpoint | None, list[str]]:
-    damaged: list[str] = []
-    passed_over: list[Path] = []
+    damaged: dict[Path, str] = {}
     for path in reversed(checkpoint_paths(directory)):
         try:
             checkpoint = snapshots.load(path)
             if not isinstance(checkpoint, Checkpoint):
                 raise SnapshotError(f"{str(path)!r} holds a {type(checkpoint).__name__}, expected a checkpoint.")
-            if put_aside:
-                for other in passed_over:
-                    other.rename(other.with_suffix(".damaged"))
-            return checkpoint, damaged
+            for other in damaged if put_aside else ():
+                other.rename(other.with_suffix(".damaged"))
+            return checkpoint, [*damaged.values()]
         except FileNotFoundError:  # its writer has just put a newer one in its place
             return _newest(directory, put_aside=put_aside)
         except NewerFormat:  # whole, and no reason to go back to an older one
             raise
         except SnapshotError as error:
-            damaged.append(str(error))
-            passed_over.append(path)
+            damaged[path] = str(error)
     if damaged:
         raise SnapshotError(
-            f"no checkpoint in {str(directory)!r} can be loaded: {' '.join(damaged)} "
+            f"no checkpoint in {str(directory)!r} can be loaded: {' '.join(damaged.values())} "
             "Bring one back from a copy, or begin anew in another directory."
         )
     return None, []

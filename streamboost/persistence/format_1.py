@@ -14,27 +14,18 @@ ESTIMATOR = {"semantics": "update_mode", "silent_": "unseen_columns_"}
 ATTRIBUTES: dict[str, dict[str, str]] = {  # of classes by their name now: what an attribute is called now
     "Booster": {"semantics": "update_mode"},
     "Committee": {"succession": "drift_replacement"},
-    "ConvStack": {"bend": "averaging_power"},
     "DriftReplacement": {"duel": "paired_test"},
     "EdgeMeter": {"missed": "residual_ss", "size": "target_ss", "recall": "decay"},
     "Hedge": {"tempering": "temperature_scale", "trust": "posterior", "voices": "weights"},
-    "ListedModules": {"bend": "averaging_power"},
     "Replay": {"_marks": "_leaf_ids"},
-    "StackedModules": {"bend": "averaging_power"},
     "TorchStack": {"_bend": "_averaging_power"},
-    "TwoLayerStack": {"bend": "averaging_power"},
+    **{key: {"bend": "averaging_power"} for key in ("ConvStack", "ListedModules", "StackedModules", "TwoLayerStack")},
     **dict.fromkeys(("SGBClassifier", "SGBRegressor", "river.SGBClassifier", "river.SGBRegressor"), ESTIMATOR),
 }
 
 
 def modernize(kind: str, keys: list[Any]) -> tuple[str, list[Any]]:
-    """Return the kind and the keys of a node of format 1 as format 2 has them.
-
-    Examples
-    --------
-    >>> modernize("streamboost.losses:Squared", ["l2"])
-    ('Squared', ['l2'])
-    """
+    """Return the kind and the keys of a node of format 1, ``streamboost.losses:Squared``, as format 2 has them."""
     package, _, place = kind.partition(".")
     if package != "streamboost" or ":" not in place:
         return kind, keys

@@ -1,10 +1,9 @@
 """The state of a model: taken apart into named values, put together again, and compared.
 
 Into :func:`take_apart` flows one object, container or random generator; out flow its parts, of which
-:func:`put_together` makes its equal. An object needs no code of its own for this: its parts are its attributes.
-Left out are slots: caches, which follow from the rest.
-:func:`flatten` and :func:`same_state` walk a whole model this way. Objects are made of registered classes only (see
-:mod:`~streamboost.persistence.registry`), and without running any of their methods.
+:func:`put_together` makes its equal. An object needs no code of its own for this: its parts are its attributes (slots
+are left out: caches, which follow from the rest). :func:`flatten` and :func:`same_state` walk a whole model this way.
+Objects are made of classes in :mod:`~streamboost.persistence.registry` only, and without running any of their methods.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
-from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Generator, Philox, RandomState, SeedSequence
+from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Generator, Philox, RandomState, SeedSequence
 from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
@@ -23,9 +22,7 @@ from streamboost.persistence.registry import find_class, name_of
 
 ARRAY_KINDS = "biufcSUmM"
 PLAIN = (type(None), bool, int, float, str, bytes)
-BIT_GENERATORS: dict[str, type[BitGenerator]] = {
-    cls.__name__: cls for cls in (PCG64, PCG64DXSM, MT19937, Philox, SFC64)
-}
+BIT_GENERATORS: dict[str, Any] = {cls.__name__: cls for cls in (PCG64, PCG64DXSM, MT19937, Philox, SFC64)}
 CONTAINERS: dict[str, Any] = {cls.__name__: cls for cls in (list, tuple, set, frozenset)}
 # Things of others that are known by a few attributes.
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
@@ -62,9 +59,6 @@ def same_state(a: object, b: object) -> bool:
     return left.keys() == right.keys() and all(_equal(value, right[at]) for at, value in left.items())
 
 
-# Taking things apart, and putting them together again.
-
-
 class Parts(NamedTuple):
     """What a container or an object consists of."""
 
@@ -93,10 +87,14 @@ def take_apart(value: Any) -> Parts | None:
     if cls in ATTRIBUTES:
         names = ATTRIBUTES[cls]
         return Parts(cls.__name__, (), [getattr(value, name) for name in names], [f".{name}" for name in names])
-    kind = _class_name(cls)
-    if kind is None:
+    kind = name_of(cls)
+    if kind is None or find_class(kind) is not cls:  # its objects are not saved
         return None
-    attributes = _attributes(value)
+    if _is_named_tuple(cls):
+        attributes = dict(zip(cls._fields, value, strict=True))
+    else:
+        attributes = dict(getattr(value, "__dict__", {}))
+        attributes.pop("__orig_class__", None)  # what a generic class was made of: a matter of types only
     return Parts(kind, list(attributes), list(attributes.values()), [f".{name}" for name in attributes])
 
 
@@ -125,20 +123,10 @@ def put_together(kind: str, keys: list[Any], items: list[Any]) -> Any:
             return random_state
     if kind in BIT_GENERATORS:
         state, seed_seq = items
-        bit_generator: Any = BIT_GENERATORS[kind](seed_seq)
+        bit_generator = BIT_GENERATORS[kind](seed_seq)
         bit_generator.state = state
         return bit_generator
     return _new_object(find_class(kind), keys, items)
-
-
-def _attributes(value: Any) -> dict[str, object]:
-    """What an object of ours consists of, by name."""
-    cls = type(value)
-    if _is_named_tuple(cls):
-        return dict(zip(cls._fields, value, strict=True))
-    attributes = dict(getattr(value, "__dict__", {}))
-    attributes.pop("__orig_class__", None)  # what a generic class was made of: a matter of types only
-    return attributes
 
 
 def _new_object(cls: type[Any], names: list[Any], values: list[Any]) -> Any:
@@ -160,12 +148,6 @@ def _is_named_tuple(cls: type) -> bool:
     return cls.__bases__ == (tuple,) and hasattr(cls, "_fields")
 
 
-def _class_name(cls: type) -> str | None:
-    """How a file calls a class of ours; None for one whose objects are not saved."""
-    name = name_of(cls)
-    return name if name is not None and find_class(name) is cls else None
-
-
 def is_scalar(value: object) -> bool:
     """Whether a value is a number, text, bytes or None, Python's or NumPy's."""
     return type(value) in PLAIN or (isinstance(value, np.generic) and value.dtype.kind in ARRAY_KINDS)
@@ -174,9 +156,6 @@ def is_scalar(value: object) -> bool:
 def is_plain_array(value: object) -> TypeGuard[NDArray[Any]]:
     """Whether a value is an array of such scalars."""
     return type(value) is np.ndarray and value.dtype.kind in ARRAY_KINDS
-
-
-# Comparing states.
 
 
 class _Stop(NamedTuple):

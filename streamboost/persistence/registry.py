@@ -67,13 +67,7 @@ def name_of(cls: type) -> str | None:
 
 @cache
 def find_class(name: str) -> type:
-    """Return the class of a name in files, importing its module if need be.
-
-    Examples
-    --------
-    >>> find_class("Squared").__module__
-    'streamboost.losses.builtin'
-    """
+    """Return the class of a name in files, importing its module if need be."""
     if name not in PLACES:
         raise SnapshotError(
             f"it holds a {name!r}, which is no class that this {PACKAGE} saves. "

@@ -53,8 +53,7 @@ NAMED_DTYPES = {"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "
 def save(model: object, path: str | os.PathLike[str]) -> None:
     """Save a model, over the file at ``path`` if there is one.
 
-    The file is written beside its place, brought to disk and then renamed: whatever goes wrong, what
-    stood at ``path`` still stands there.
+    Written beside its place, brought to disk, renamed: whatever goes wrong, what stood at ``path`` still stands there.
 
     Raises
     ------
@@ -93,24 +92,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     SnapshotError
         If the file is damaged, no snapshot, or of a newer format.
     """
-    data = Path(path).read_bytes()
     try:
-        return unpack(data)
+        return unpack(Path(path).read_bytes())
     except SnapshotError as error:
         raise type(error)(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
 
 
-# From a model to bytes.
-
-
 def pack(model: object) -> bytes:
-    """The bytes that :func:`save` would write.
-
-    Examples
-    --------
-    >>> unpack(pack({"any": ["model"]}))
-    {'any': ['model']}
-    """
+    """The bytes that :func:`save` would write."""
     writer = _Writer()
     try:
         root = writer.value(model, "")
@@ -142,9 +131,8 @@ class _Writer:
             return _write_scalar(value)
         if id(value) not in self.seen:
             self.seen[id(value)] = value, None
-            node = self._node(value, path)
-            self.seen[id(value)] = value, len(self.nodes)
-            self.nodes.append(node)
+            self.nodes.append(self._node(value, path))
+            self.seen[id(value)] = value, len(self.nodes) - 1
         number = self.seen[id(value)][1]
         if number is None:
             raise SnapshotError(f"{_shown(path)} leads back to itself, and cycles cannot be saved. Leave one link out.")
@@ -166,9 +154,9 @@ class _Writer:
         while name in self.arrays:
             name += "'"
         array = np.array(value, order="C")  # safetensors writes what lies in memory, whatever the strides say
-        is_named = array.dtype.str in NAMED_DTYPES
-        self.arrays[name] = array if is_named else np.frombuffer(array.tobytes(), np.uint8)
-        return {"kind": "array", "name": name, "dtype": array.dtype.str, "shape": array.shape}
+        dtype = array.dtype.str
+        self.arrays[name] = array if dtype in NAMED_DTYPES else np.frombuffer(array.tobytes(), np.uint8)
+        return {"kind": "array", "name": name, "dtype": dtype, "shape": array.shape}
 
 
 def _write_scalar(value: object) -> Json:
@@ -234,9 +222,6 @@ def replace_file(target: Path, data: Any) -> None:
             os.close(directory)
 
 
-# From bytes to a model.
-
-
 def unpack(data: bytes) -> Any:
     """The model that :func:`pack` was given; raises as :func:`load` does."""
     try:
@@ -264,14 +249,11 @@ def _unpack(data: bytes) -> Any:
         )
     if version not in (1, VERSION) or data[at : at + len(BLANK)] != _checksum(data, at):
         raise SnapshotError("its checksum does not match, so it is damaged. Take an earlier copy.")
-    arrays = {}
-    for name, tensor in tensors.items():
-        first, last = tensor["data_offsets"]
-        arrays[name] = data[start + first : start + last]
     built: list[Any] = []
     for node in header["nodes"]:  # each out of earlier ones
         if node["kind"] == "array":
-            built.append(_array(arrays[node["name"]], node["dtype"], node["shape"]))
+            first, last = tensors[node["name"]]["data_offsets"]
+            built.append(_array(data[start + first : start + last], node["dtype"], node["shape"]))
         else:
             keys, items = ([_read_value(part, built) for part in node[name]] for name in ("keys", "items"))
             kind, keys = format_1.modernize(node["kind"], keys) if version == 1 else (node["kind"], keys)
