@@ -234,7 +234,7 @@ def _as_text(found: Distinct) -> Distinct:
 
 
 def _read_array(X: Any) -> Rows:
-    array = _fill_masked(X) if isinstance(X, np.ma.MaskedArray) else _as_array(X)
+    array = _as_array(X)
     if array.ndim != 2:
         raise _not_two_dimensional(X, array.ndim)
     n, d = array.shape
@@ -247,6 +247,9 @@ def _read_array(X: Any) -> Rows:
 
 
 def _as_array(X: Any) -> NDArray[Any]:
+    if isinstance(X, np.ma.MaskedArray):  # what it hides is missing
+        missing: Any = NAN if X.dtype.kind in "biuf" else None
+        return np.asarray(np.where(X.mask, np.array("NaT", X.dtype) if X.dtype.kind in "mM" else missing, X.data))
     if not isinstance(X, (list, tuple)):
         return np.asarray(X)
     try:
@@ -258,12 +261,6 @@ def _as_array(X: Any) -> NDArray[Any]:
             f"X is {brief(X)}, a list whose rows differ in length, expected rows of one length. "
             "Fill the gaps with None, or pass a list of dicts."
         ) from error
-
-
-def _fill_masked(X: Any) -> NDArray[Any]:
-    """Turn what a masked array hides into missing values."""
-    missing: Any = NAN if X.dtype.kind in "biuf" else None
-    return np.asarray(np.where(X.mask, np.array("NaT", X.dtype) if X.dtype.kind in "mM" else missing, X.data))
 
 
 def _floats(array: NDArray[Any], what: str) -> FloatArray:

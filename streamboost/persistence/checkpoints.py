@@ -21,7 +21,6 @@ from typing import IO, Any, Self
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import snapshots
 
-KEPT = 2
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a process that was killed while saving leaves behind
 
@@ -71,7 +70,7 @@ class CheckpointStore:
     ('checkpoint-00000003.safetensors', ['checkpoint-00000002.safetensors', 'checkpoint-00000003.safetensors'], 300)
     """
 
-    keep = KEPT
+    keep = 2
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
@@ -117,7 +116,6 @@ class CheckpointStore:
         """Let another process write here."""
         if self._lock is not None:
             self._lock.close()
-            self._lock = None
 
     def __enter__(self) -> Self:
         return self
