@@ -208,6 +208,7 @@ BASES = {
     "adagrad": functools.partial(Linear, update="adagrad"),
     "forgetful": functools.partial(Linear, forget=0.97),
     "constant": Constant,
+    "falling": functools.partial(Linear, monotonic_cst={0: -1}),  # what rises: its weight is of the wrong sign
 }
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamboost import SGBClassifier, SGBRegressor
@@ -19,6 +19,7 @@ values = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True, wid
 
 
 @given(rows=st.lists(st.tuples(values, values), min_size=1, max_size=30))
+@example(rows=[(-math.inf, 1.0), (math.inf, 1.0), (0.0, -math.inf)])
 def test_what_the_guard_lets_through_a_model_learns_and_stays_finite(rows):
     table = pa.table(
         {"x": pa.array([x for x, _ in rows], pa.float64()), "y": pa.array([y for _, y in rows], pa.float64())}
@@ -60,6 +61,12 @@ def test_a_large_target_the_model_expects_is_not_absurd():
     near = pa.table({"x": [0.0], "y": [10.0]})
     assert not guard.validate(near, "y", "regression", model).reasons  # the gradient is small, the target is not
     assert guard.validate(near, "y", "regression").reasons
+
+
+def test_a_bad_target_counts_for_none_of_those_that_tell_the_size():
+    y = [1.0] * 99 + [1e101, 1e12, 1e12]  # only the last one comes after a hundred good ones, and these are large
+    valid = Guard().validate(pa.table({"x": np.zeros(len(y)), "y": y}), "y", "regression")
+    assert set(valid.reasons) == {99}
 
 
 def test_zeros_so_far_make_no_number_absurd():
