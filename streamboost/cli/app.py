@@ -13,14 +13,13 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from streamboost.cli import demo_command, model_commands, predict_command, run_command
-from streamboost.cli.display import terminal
-from streamboost.cli.source_options import flag, option
-from streamboost.cli.usage_errors import UsageError, sentence_of, usage_errors
+from streamboost.cli.arguments import UsageError, flag, option, usage_errors
+from streamboost.cli.display import sentence_of, terminal
 from streamboost.errors import require
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
@@ -109,18 +108,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _fail(words, str(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(
-            words, "interrupted. What was saved before is whole; a run with --model goes on with --resume.", INTERRUPTED
-        )
+        told = "interrupted. What was saved before is whole; a run with --model goes on with --resume."
+        return _fail(words, told, INTERRUPTED)
     except BrokenPipeError:  # nobody reads the output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, TypeError, OSError, ImportError) as error:
         return _fail(words, sentence_of(error), 1)
     except Exception as error:
-        if hasattr(error, "format_message"):  # how the parser says what is wrong with the arguments
-            return _explain(words, error)
-        raise
+        if not hasattr(error, "format_message"):  # how the parser says what is wrong with the arguments
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            return 2
+        context, code = getattr(error, "ctx", None), getattr(error, "exit_code", 2)
+        hint = "" if context is None else f" Try: {context.command_path} --help"
+        return _fail(words, error.format_message().rstrip(".") + "." + hint, code)
 
 
 def _fail(words: Sequence[str], sentence: str, code: int) -> int:
@@ -129,12 +132,3 @@ def _fail(words: Sequence[str], sentence: str, code: int) -> int:
         print(json.dumps({"error": sentence, "code": code}))
     terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
     return code
-
-
-def _explain(words: Sequence[str], error: Any) -> int:
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return 2
-    context = getattr(error, "ctx", None)
-    hint = "" if context is None else f" Try: {context.command_path} --help"
-    return _fail(words, error.format_message().rstrip(".") + "." + hint, error.exit_code)

@@ -1,8 +1,4 @@
-"""``streamboost demo``: the electricity stream, learned row after row.
-
-Every model predicts each half hour, and then learns it: the table counts those predictions, the picture shows how the
-errors come and go as the market changes, and the page what went on inside.
-"""
+"""``streamboost demo``: the electricity stream, learned row after row, as a table, a picture and a page."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from streamboost import SGBClassifier
 from streamboost._types import FloatArray, IntArray
-from streamboost.cli.source_options import flag, option
+from streamboost.cli.arguments import flag, option
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observation import observe_report

@@ -1,4 +1,4 @@
-"""What a command shows: the columns, the progress of a run on the terminal and the dashboard, its summary."""
+"""What a command shows: errors, columns, the progress of a run on the terminal and the dashboard, its summary."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
 def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that shows text as it is, brackets and colons included."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return the message of an error, of the system's without number and brackets."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + "." if error.filename is None else f"{error.filename}: {error.strerror}."
+    return str(error) or type(error).__name__
 
 
 def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:

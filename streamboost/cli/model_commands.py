@@ -12,9 +12,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from streamboost.cli.arguments import Format, Types, UsageError, check_column, flag, open_rows, option, usage_errors
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
-from streamboost.cli.source_options import Format, PeekableSource, Types, flag, option, source_options
-from streamboost.cli.usage_errors import UsageError, check_column, usage_errors
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
 from streamboost.estimators.describe import describe, plain, plain_metrics
@@ -24,7 +23,7 @@ from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
 from streamboost.runs.guard import Guard
-from streamboost.sources import BadRow, open_source
+from streamboost.sources import BadRow
 
 ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
 AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
@@ -85,11 +84,8 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(about, default=str))
         return
-    if on_workers:
-        facts = [(what, str(about[what])) for what in ("kind", "rows", "workers", "files")]
-    else:
-        facts = _facts(about)
-    print_pairs(terminal(), str(model), facts)
+    of_workers = [(what, str(about.get(what))) for what in ("kind", "rows", "workers", "files")]
+    print_pairs(terminal(), str(model), of_workers if on_workers else _facts(about))
     if about.get("metrics"):
         print_metrics(terminal(), "Prequential metrics", about["metrics"])
     _print_learners(terminal(), about)
@@ -148,7 +144,7 @@ def compare(
         task, other = map(task_of, models.values())
         if task != other:
             raise UsageError("A and B have different tasks, so there is nothing to compare.")
-        batches = open_source(*on, **source_options(on, format=format)).read()
+        batches = open_rows(on, format).read()
         first = next(batches, None)
         if first is not None:
             check_column(target, first.table.column_names, "--target")
@@ -188,8 +184,7 @@ def theory(
         from streamboost.theory.report import report
 
         estimator = load_model(model, must_have_learned=True)
-        options = source_options(source, format=format, types=type or ())
-        rows = PeekableSource(open_source(*source, **options), end_after=max_rows)
+        rows = open_rows(source, format, type, strict=False, end_after=max_rows)
         rows.on_bad = bad.append
         tables = [batch.table for batch in rows.read()]
         if not tables:

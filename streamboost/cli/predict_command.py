@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +16,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import typer
 
+from streamboost.cli.arguments import Format, Types, UsageError, check_column, open_rows, option, usage_errors
 from streamboost.cli.display import terminal
 from streamboost.cli.model_commands import AsJson, ModelPath, known_columns, load_model
-from streamboost.cli.source_options import Format, Types, option, source_options
-from streamboost.cli.usage_errors import UsageError, check_column, usage_errors
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type
-from streamboost.sources import open_source
 
 
 def predict(
@@ -39,17 +38,16 @@ def predict(
         estimator = load_model(model, must_have_learned=True)
         if out is not None:
             check_out(out)
-        batches = iter(open_source(*source, **source_options(source, format=format, types=type or ())).read())
+        batches = open_rows(source, format, type).read()
         first = next(batches, None)
         columns = PredictionColumns(estimator, keep or [], None if first is None else first.table.schema)
         if out is None or out.suffix == ".csv":
             check_csv_columns(columns.schema)
     n_rows = 0
     with _writing(out, columns.schema, is_silent=as_json) as write:
-        while first is not None:
-            write(columns.predict(first.table, n_rows))
-            n_rows += first.table.num_rows
-            first = next(batches, None)
+        for batch in itertools.chain([] if first is None else [first], batches):
+            write(columns.predict(batch.table, n_rows))
+            n_rows += batch.table.num_rows
     if as_json:
         typer.echo(json.dumps({"rows": n_rows, "out": None if out is None else str(out)}))
     elif out is not None:
@@ -57,16 +55,7 @@ def predict(
 
 
 class PredictionColumns:
-    """The columns to be written: row number, copied columns, prediction, probabilities.
-
-    Parameters
-    ----------
-    model : StreamEstimator
-    keep : sequence of str
-        Columns to copy.
-    schema : pyarrow.Schema, optional
-        Of the rows; None if there are none.
-    """
+    """The columns to be written: row number, copied columns, prediction, probabilities; without rows, no schema."""
 
     def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any) -> None:
         self.model, self.keep = model, list(dict.fromkeys(keep))
@@ -134,10 +123,10 @@ def check_csv_columns(schema: Any) -> None:
 @contextmanager
 def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
     """Yield a function that writes tables to a new file, which appears once it is whole, or to standard output."""
+    if path is None and is_silent:
+        yield lambda table: None
+        return
     if path is None:
-        if is_silent:
-            yield lambda table: None
-            return
         with pa.csv.CSVWriter(sys.stdout.buffer, schema) as writer:
             yield writer.write_table
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,32 +14,26 @@ import typer
 from rich.console import Console
 
 from streamboost._types import Task
-from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, terminal
+from streamboost.cli.arguments import Format, Types, UsageError, check_column, flag, open_rows, option, usage_errors
+from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, sentence_of, terminal
 from streamboost.cli.model_commands import load_model
-from streamboost.cli.resume_checks import (
-    check_resumed,
-    check_same_predictions,
-    check_same_scores,
-    read_before,
-    same_ignored,
-)
-from streamboost.cli.source_options import Format, PeekableSource, Types, flag, option, source_options
-from streamboost.cli.usage_errors import UsageError, check_column, sentence_of, usage_errors
+from streamboost.cluster.crew import Cut
 from streamboost.dashboard.export import write_page
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.adapters import task_of
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.reports import Report
-from streamboost.evaluation.scorebook import choose_metrics
+from streamboost.evaluation.scorebook import ScoreBook, choose_metrics
+from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.runs.guard import Guard, label_kind
 from streamboost.runs.run import Interrupted, Options, Run
-from streamboost.sources import open_source
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
 SOURCES = "Files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
 WINDOW = 1000
+ELSE = "Leave it out, or begin in another directory."
 ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
 
 
@@ -97,8 +91,7 @@ def run(
         if before is not None:
             check_same_scores(before, metric, window)
             check_same_predictions(before, predictions, console)
-        given = source_options(source, format=format, types=type or (), follow=follow)
-        opened = PeekableSource(open_source(*source, **given), strict, end_after=max_rows)
+        opened = open_rows(source, format, type, follow=follow, strict=strict, end_after=max_rows)
         if follow:
             console.print("Waiting for rows; Ctrl-C ends.")
         first = opened.first(None if before is None else before.position)
@@ -118,8 +111,12 @@ def run(
         usual = {"new_columns": "grow", "random_state": seed or 0}
         if key is not None:
             learner = make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
+        elif start is not None and parameters:
+            raise UsageError(
+                "--option and --start-from are both given, but a saved model keeps its parameters. Drop one."
+            )
         else:
-            learner = None if before else make_model(chosen, start, parameters, usual)
+            learner = None if before else start or ESTIMATORS[chosen](**usual | parameters)
         options = Options(
             target,
             chosen,
@@ -157,12 +154,26 @@ def run(
 
 
 def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]:
-    """Run to the end, or until a signal; return the summary."""
+    """Run to the end, or until a Ctrl-C or SIGTERM; return the summary."""
     resumed_at, began, latest = one.rows, time.perf_counter(), None
-    with stopped_by_signals(one) as signals:
+    signals: list[int] = []
+
+    def stop(number: int, frame: object) -> None:  # after the chunk at hand; at a second Ctrl-C at once
+        signals.append(number)
+        if len(signals) > 1 and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        one.stop()
+        if one.is_waiting:
+            raise Interrupted
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
         for latest in one.reports():
             for see in watchers:
                 see(latest)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     seconds = time.perf_counter() - began
     if latest is None and one.book is not None:  # no row came, but there were some before
         latest = one.book.report()
@@ -179,27 +190,6 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         "metrics": {} if latest is None else plain_metrics(latest),
         "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
     }
-
-
-@contextmanager
-def stopped_by_signals(one: Run) -> Iterator[list[int]]:
-    """Stop the run at the first Ctrl-C or SIGTERM, and at once at a second Ctrl-C; yield the signals that came."""
-    signals: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        signals.append(number)
-        if len(signals) > 1 and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        one.stop()
-        if one.is_waiting:
-            raise Interrupted
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def check_report(path: Path | None) -> None:
@@ -299,15 +289,6 @@ def make_keyed(
     )
 
 
-def make_model(task: str, start: Any, parameters: dict[str, Any], usual: dict[str, Any]) -> Any:
-    """Return a new model, or the one to begin with."""
-    if start is None:
-        return ESTIMATORS[task](**usual | parameters)
-    if parameters:
-        raise UsageError("--option and --start-from are both given, but a saved model keeps its parameters. Drop one.")
-    return start
-
-
 def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
     """Parse parameters of the model; values as in JSON, or text."""
     known, parameters = ESTIMATORS[task]().get_params(deep=False), {}
@@ -323,16 +304,79 @@ def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_interval(text: str) -> dict[str, Any]:
-    """Parse the options of :class:`~streamboost.runs.run.Options` for an interval in rows or in time.
-
-    Examples
-    --------
-    >>> parse_interval("10000"), parse_interval("1.5m")["checkpoint_seconds"]
-    ({'checkpoint_rows': 10000, 'checkpoint_seconds': None}, 90.0)
-    """
+    """Parse the options of :class:`~streamboost.runs.run.Options` for an interval in rows or in time, such as 1.5m."""
     with suppress(ValueError):
         seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else None
         rows = int(text) if seconds is None else None
         if (rows or seconds or 0) > 0:
             return {"checkpoint_rows": rows, "checkpoint_seconds": seconds}
     raise UsageError(f"--checkpoint-every is {text!r}, expected rows such as 10000, or a time such as 30s or 5m.")
+
+
+# Resuming
+
+
+def read_before(directory: Path | None) -> Checkpoint | None:
+    """Return the newest checkpoint of a run; None if there is none, or it has read nothing."""
+    if directory is None:
+        raise UsageError("--resume is given without --model DIR, which says what to go on with. Add it.")
+    if not directory.is_dir() or not checkpoint_paths(directory):
+        return None
+    found = read_latest(directory)
+    holds_something = found.state.get("rows_read") or (isinstance(found.model, Cut) and found.model.number)
+    return found if holds_something else None
+
+
+def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
+    """Refuse parameters that a resumed model does not have, and workers that come or go."""
+    model, on_workers = before.model, isinstance(before.model, Cut)
+    if on_workers != is_keyed:
+        lives = f"lives on {model.n_workers} workers ({model.kind})" if on_workers else "does not live on workers"
+        raise UsageError(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
+    for name, value in parameters.items() if not on_workers else ():
+        if (has := getattr(model, name)) != value:
+            raise UsageError(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
+
+
+def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
+    """Refuse metrics that were not kept from the first row on."""
+    book = before.state.get("book")
+    if not isinstance(book, ScoreBook):
+        return
+    kept = [metric.name for metric in book.running]
+    if metrics is not None and set(metrics) != set(kept):
+        given, does = f"--metric is {', '.join(metrics)}", f"keeps score by {', '.join(kept)}"
+    elif window not in (None, book.window):
+        given, does = f"--window is {window}", f"looks at the latest {book.window} rows"
+    else:
+        return
+    raise UsageError(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
+
+
+def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:
+    """Return the columns that a resumed run leaves out: those it has left out so far."""
+    known = before.state.get("given", {}).get("ignore", [])
+    if ignore is not None and set(ignore) != set(known):
+        so_far = f"has left out {', '.join(known)}" if known else "has left out no column"
+        raise UsageError(f"--ignore is {', '.join(ignore)}, but the run to be resumed {so_far}. {ELSE}")
+    if ignore is None and known:
+        console.print(f"Ignored as before: {', '.join(known)}.")
+    return list(known)
+
+
+def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
+    """Refuse a resumed run that would leave a gap in the predictions of the run before."""
+    state = before.state
+    if state.get("predictions") is None:
+        if predictions is not None:
+            console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
+        return
+    if predictions is not None:
+        return
+    name = state.get("given", {}).get("predictions")
+    if name is None or Path(name).exists():
+        raise UsageError(
+            f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap. "
+            "Name that directory, or move it away to write no more of them."
+        )
+    console.print(f"No predictions are written from here on: {name} was moved away.")

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamboost import SGBRegressor
+from streamboost.cli.arguments import UsageError, parse_types
 from streamboost.cli.run_command import parse_interval, parse_options
-from streamboost.cli.usage_errors import UsageError
 from streamboost.serving.auth import read_tokens
 from streamboost.sources import open_source
 
@@ -89,6 +89,12 @@ def test_any_text_as_an_interval(text):
     except UsageError:
         return
     assert (rows or seconds) > 0
+
+
+def test_words_of_the_command_line():
+    assert parse_interval("10000") == {"checkpoint_rows": 10000, "checkpoint_seconds": None}
+    assert parse_interval("1.5m")["checkpoint_seconds"] == 90.0
+    assert parse_types(["zip=string", "a=b=float64"]) == {"zip": "string", "a=b": "float64"}
 
 
 @given(words=st.lists(st.text(max_size=30), max_size=3))

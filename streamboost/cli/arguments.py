@@ -1,14 +1,16 @@
-"""The source of a command: its options, a look at its first rows, and an early end."""
+"""What commands are given: options, and errors in them; a source, with a look at its first rows, and an early end."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli.usage_errors import UsageError
-from streamboost.sources import BadRow, Batch, FileSource, Position, Source
+from streamboost.cli.display import sentence_of
+from streamboost.sources import BadRow, Batch, FileSource, Position, Source, open_source
 
 
 def option(help: str, metavar: str | None = None, **settings: Any) -> Any:
@@ -28,16 +30,7 @@ NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
 
 
 class PeekableSource(Source):
-    """A source whose first rows can be peeked at, and which may end early.
-
-    Parameters
-    ----------
-    source : Source
-    strict : bool
-        Whether a bad row is an error at once; False by default.
-    end_after : int, optional
-        How many rows to read; all by default.
-    """
+    """A source whose first rows can be peeked at, and which ends after some rows; if strict, a bad one is an error."""
 
     def __init__(self, source: Source, strict: bool = False, *, end_after: int | None = None) -> None:
         self.source, self.end_after = source, end_after
@@ -105,10 +98,16 @@ class PeekableSource(Source):
         (self.on_bad if callable(self.on_bad) else self._unread.append)(bad)
 
 
-def source_options(
-    where: Sequence[str], *, format: str | None = None, types: Sequence[str] = (), follow: bool = False
-) -> dict[str, Any]:
-    """Return the options that were given; refuse those that a source of this kind does not take."""
+def open_rows(
+    where: Sequence[str],
+    format: str | None = None,
+    types: Sequence[str] | None = None,
+    *,
+    follow: bool = False,
+    strict: bool = True,
+    end_after: int | None = None,
+) -> PeekableSource:
+    """Open a source with the options that were given; refuse those that one of this kind does not take."""
     is_generated = any(part.startswith("synthetic:") for part in where)
     if format is not None and any(part.startswith(NOT_FILES) for part in where):
         raise UsageError("--format is for files.")
@@ -116,18 +115,13 @@ def source_options(
         raise UsageError("--follow is for files and brokers; generated rows have no end anyway.")
     if types and is_generated:
         raise UsageError("--type is for files and brokers; generated rows have their types.")
-    options = {"format": format, "follow": follow, "types": parse_types(types)}
-    return {name: value for name, value in options.items() if value}
+    options = {"format": format, "follow": follow, "types": parse_types(types or ())}
+    opened = open_source(*where, **{name: value for name, value in options.items() if value})
+    return PeekableSource(opened, strict, end_after=end_after)
 
 
 def parse_types(words: Sequence[str]) -> dict[str, str]:
-    """Parse types by column.
-
-    Examples
-    --------
-    >>> parse_types(["zip=string", "a=b=float64"])
-    {'zip': 'string', 'a=b': 'float64'}
-    """
+    """Parse types by column; of ``a=b=float64`` the column is ``a=b``."""
     types: dict[str, str] = {}
     for word in words:
         name, _, kind = word.rpartition("=")
@@ -137,3 +131,27 @@ def parse_types(words: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--type gives column {name!r} two types, {types[name]} and {kind}. Drop one of them.")
         types[name] = kind
     return types
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as given: exit code 2."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn errors in here into :class:`UsageError`."""
+    try:
+        yield
+    except (BadRow, ConnectionError):  # of the rows or of a broker, not of the call
+        raise
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise UsageError(sentence_of(error)) from error
+
+
+def check_column(name: str, columns: Sequence[str], option: str) -> None:
+    """Refuse a column that is not there, and suggest the nearest name."""
+    if name in columns:
+        return
+    near = difflib.get_close_matches(name, columns, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    raise UsageError(f"{option} is {name!r}, expected one of the columns {list(columns)}.{meant}")
