@@ -6,9 +6,8 @@ In flow requests, in JSON or Arrow; out flow predictions, made by copies of the 
 
 from streamboost.errors import require
 
-require("starlette", extra="serve", by="streamboost.serving")
-require("uvicorn", extra="serve", by="streamboost.serving")
-require("prometheus_client", extra="serve", by="streamboost.serving")
+for package in ("starlette", "uvicorn", "prometheus_client"):
+    require(package, extra="serve", by="streamboost.serving")
 
 from streamboost.serving.app import create_app  # noqa: E402 - only where the extra is installed
 from streamboost.serving.auth import Tokens, read_tokens  # noqa: E402

@@ -24,7 +24,7 @@ from streamboost.serving.handlers import Handlers
 from streamboost.serving.middleware import RequestMiddleware
 from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
-from streamboost.serving.responses import json_response
+from streamboost.serving.responses import error_response, json_response
 
 PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json")
 
@@ -125,8 +125,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, Refused):
         said = {404: "there is nothing at this path", 405: "this path does not know this method"}
         sentence = f"{said.get(error.status_code, sentence)}. See /openapi.json."
-    return json_response({"error": sentence}, error.status_code, error.headers)
+    return error_response(sentence, error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return json_response({"error": "the server failed, which is a fault of its own. Its log says more."}, 500)
+    return error_response("the server failed, which is a fault of its own. Its log says more.", 500)

@@ -1,24 +1,23 @@
 """Read and write bodies in Arrow's stream format, without trusting a single byte of what comes in.
 
-Arrow itself checks the frame of every message. What it does not check unasked is done here, before anything looks at
-the values: whether buffers are compressed (a few bytes could claim to become gigabytes, so they are refused), how many
-rows, columns and values there are, and whether offsets and codes stay inside their buffers.
+Arrow itself checks the frame of every message. Checked here is whether buffers are compressed (a few bytes could claim
+to become gigabytes), how much there is of everything, and whether offsets and codes stay inside their buffers.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from streamboost.live.journal import table_bytes
 from streamboost.runs.guard import brief
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
-HEADER, COMPRESSION, DICTIONARY_DATA = 2, 3, 1  # fields of Arrow's tables in Message.fbs, by their place
+COMPRESSION = {"record batch": (2, 3), "dictionary": (2, 1, 3)}  # header, (data,) compression: places in Message.fbs
 
 
 def parse_table(body: bytes, limits: Limits) -> Any:
@@ -38,9 +37,8 @@ def parse_table(body: bytes, limits: Limits) -> Any:
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError, struct.error) as error:
-        raise Refused(
-            400, f"the body is not an Arrow stream: {str(error)[:200]}. Write it with pyarrow.ipc.new_stream."
-        ) from None
+        told = f"the body is not an Arrow stream: {str(error)[:200]}. Write it with pyarrow.ipc.new_stream."
+        raise Refused(400, told) from None
     check_count(n_rows, limits)
     return table
 
@@ -55,11 +53,9 @@ def _check_schema(schema: Any) -> None:
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type
         is_time = types.is_temporal(kind) and not types.is_interval(kind)
         if not is_time and not any(test(kind) for test in tests):
-            raise Refused(
-                422,
-                f"column {brief(field.name)} is of type {brief(str(field.type))}, expected numbers, texts, truths or "
-                "times. Spread it over columns of these.",
-            )
+            column = f"column {brief(field.name)} is of type {brief(str(field.type))}"
+            told = "expected numbers, texts, truths or times. Spread it over columns of these."
+            raise Refused(422, f"{column}, {told}")
 
 
 def take_key_column(table: Any, name: str, limits: Limits) -> tuple[Any, list[str]]:
@@ -84,36 +80,22 @@ def largest_numbers(column: Any) -> list[Any]:
     return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
 
 
-def write_table(columns: dict[str, Any], metadata: dict[str, str]) -> bytes:
-    """Write columns as an Arrow stream, with metadata in its schema."""
-    return table_bytes(pa.table(columns).replace_schema_metadata(metadata))
-
-
-# A look into Arrow's messages: FlatBuffers, whose form Arrow has verified when it opened the message.
-
-
 def _refuse_compressed(body: bytes) -> None:
     for message in pa.ipc.MessageReader.open_stream(body):
-        if message.type not in ("record batch", "dictionary"):
-            continue
-        metadata = bytes(message.metadata)
-        batch = _follow(metadata, _follow(metadata, 0), HEADER)
-        if message.type == "dictionary" and batch is not None:
-            batch = _follow(metadata, batch, DICTIONARY_DATA)
-        if batch is not None and _field_offset(metadata, batch, COMPRESSION) is not None:
+        fields = COMPRESSION.get(message.type)
+        if fields is not None and _has_field(bytes(message.metadata), fields):
             raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
 
 
-def _follow(data: bytes, table: int | None, field: int | None = None) -> int | None:
-    """Return where the table begins that a field of a table points at, or the root table."""
-    offset = 0 if field is None else _field_offset(data, table or 0, field)
-    return None if offset is None else offset + int(struct.unpack_from("<I", data, offset)[0])
-
-
-def _field_offset(data: bytes, table: int, field: int) -> int | None:
-    """Return where a field of a table is; None if it is absent."""
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    if 4 + 2 * field + 2 > struct.unpack_from("<H", data, vtable)[0]:
-        return None
-    offset = struct.unpack_from("<H", data, vtable + 4 + 2 * field)[0]
-    return table + offset if offset else None
+def _has_field(data: bytes, fields: Sequence[int]) -> bool:
+    """Return whether a FlatBuffer, verified by Arrow, has a field: the last of those that lead to it from the root."""
+    offset = 0
+    for field in fields:
+        table = offset + struct.unpack_from("<I", data, offset)[0]
+        vtable = table - struct.unpack_from("<i", data, table)[0]
+        is_told = 4 + 2 * field + 2 <= struct.unpack_from("<H", data, vtable)[0]
+        place = struct.unpack_from("<H", data, vtable + 4 + 2 * field)[0] if is_told else 0
+        if not place:
+            return False
+        offset = table + place
+    return True

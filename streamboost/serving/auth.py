@@ -25,7 +25,7 @@ from starlette.authentication import AuthCredentials, AuthenticationBackend, Bas
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from streamboost.serving.responses import json_response
+from streamboost.serving.responses import error_response
 
 SCOPES = ("predict", "learn", "admin")
 SHORTEST = 16  # letters of a token that nobody guesses
@@ -91,14 +91,11 @@ def _token_of(header: str) -> bytes:
 def no_access(request: Request) -> Response:
     """Answer a request without the scope it needs: 401 asks for a token, 403 tells what the token lacks."""
     if request.user.is_authenticated:
-        scopes = ", ".join(request.auth.scopes)
-        sentence = (
-            f"the token has the scopes {scopes}, which do not open {request.url.path[:100]}. Send one that does: learn "
-            "opens /learn and /label, predict all other paths but /checkpoint, admin everything."
-        )
-        return json_response({"error": sentence}, 403)
+        said = f"the token has the scopes {', '.join(request.auth.scopes)}, which do not open {request.url.path[:100]}"
+        told = "learn opens /learn and /label, predict all other paths but /checkpoint, admin everything."
+        return error_response(f"{said}. Send one that does: {told}", 403)
     said = "is not known here" if "authorization" in request.headers else "is missing"
-    refusal = json_response({"error": f"the token {said}. Send the header Authorization: Bearer TOKEN."}, 401)
+    refusal = error_response(f"the token {said}. Send the header Authorization: Bearer TOKEN.", 401)
     for challenge in ("Bearer", 'Basic realm="streamboost, the password is a token", charset="UTF-8"'):
         refusal.headers.append("WWW-Authenticate", challenge)  # a line each: browsers do not look behind a comma
     return refusal
@@ -129,9 +126,8 @@ def _check(token: str, names: object, what: str) -> frozenset[str]:
     scopes = frozenset(names if isinstance(names, (list, tuple, set, frozenset)) else [names])
     unknown = sorted(map(str, scopes - set(SCOPES)))
     if unknown or not scopes:
-        raise ValueError(
-            f"{what} has the scope {', '.join(unknown) or 'none'!r}, expected some of {', '.join(SCOPES)}."
-        )
+        found = ", ".join(unknown) or "none"
+        raise ValueError(f"{what} has the scope {found!r}, expected some of {', '.join(SCOPES)}.")
     if not (token.isascii() and token.isprintable()) or set(token) & set(' "\\,;'):
         raise ValueError(f"{what} holds letters that no header can, expected plain ones. Try: openssl rand -hex 32")
     if len(token) < SHORTEST:

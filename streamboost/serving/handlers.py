@@ -1,8 +1,4 @@
-"""Requests that predict, learn and label: read, checked, done and answered.
-
-Predictions are made by the newest published copy, at once if there are few, else in a thread. Requests that learn wait
-for the writer, and are answered when their rows are durable.
-"""
+"""Requests that predict, with the newest copy, and that learn and label, by the writer: read, done and answered."""
 
 from __future__ import annotations
 
@@ -70,7 +66,7 @@ class Handlers:
             if copy.is_ready:
                 found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
             elif keys:
-                found = Predicted([None] * n, [], None)
+                found = Predicted([None] * n)
             else:
                 sentence = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
                 raise Refused(409, sentence)
@@ -106,9 +102,8 @@ class Handlers:
 
     def _remember(self, keys: Sequence[str], rows: Any, found: Predicted, id: str | None) -> None:
         table = json_bodies.table_of(rows, self.limits) if isinstance(rows, list) else rows
-        predictions: Any = found.predictions
-        if found.probabilities is not None:
-            predictions = Probabilities(found.classes, np.array(found.probabilities))
+        values, each = found.predictions, found.probabilities
+        predictions = values if each is None else Probabilities(found.classes, np.array(each))
         self._write(self.live.remember, keys, table, predictions, id=id)
 
     async def _call(self, at_once: bool, work: Callable[..., T], *arguments: Any) -> T:
@@ -129,12 +124,12 @@ class Handlers:
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""
-        done = self.writer.submit(self._checkpoint)
-        return json_response(await asyncio.wrap_future(done))
 
-    def _checkpoint(self) -> responses.Saved:
-        self._write(self.live.checkpoint)
-        return {"rows": self.live.rows}
+        def save() -> responses.Saved:
+            self._write(self.live.checkpoint)
+            return {"rows": self.live.rows}
+
+        return json_response(await asyncio.wrap_future(self.writer.submit(save)))
 
     async def _submit(self, request: Request, parse: Callable[[Request, bool, bytes], ParsedRequest]) -> Response:
         is_arrow = _is_arrow(request)
@@ -186,33 +181,26 @@ class Handlers:
             return
         for i, value in enumerate(values):
             if type(value) is int and not -LARGEST_INT <= value < LARGEST_INT:
-                raise Refused(
-                    422,
-                    f"the target {brief(self.live.target)} is {value} in row {i}, expected a class within the whole "
-                    "numbers of 64 bits with a sign. Send it as text.",
-                )
+                told = "expected a class within the whole numbers of 64 bits with a sign. Send it as text."
+                raise Refused(422, f"the target {brief(self.live.target)} is {value} in row {i}, {told}")
 
     def _learn_together(self, requests: Sequence[ParsedRequest]) -> Sequence[responses.Learned | Exception]:
         """Learn what requests brought, as one or in parts as large as possible; an answer or an error for each."""
+        tables, ids = [request.rows for request in requests], [request.id for request in requests]
         try:
-            learned = self._write(self._learn, requests)
+            if len(requests) == 1:
+                learned = [self._write(self.live.learn, tables[0], id=ids[0])]
+            elif all(table.schema.equals(tables[0].schema) for table in tables):
+                learned = self._write(self.live.learn_together, tables, ids)
+            else:
+                raise NotTogether("their columns differ")
         except NotTogether:
             half = len(requests) // 2
             return [*self._learn_together(requests[:half]), *self._learn_together(requests[half:])]
         except Exception as error:  # a value, not raised: the other half may have been learned
             return [error] * len(requests)
-        return [
-            {"learned": one.rows, "quarantined": self._count(one.rows, one), "repeated": one.repeated}
-            for one in learned
-        ]
-
-    def _learn(self, requests: Sequence[ParsedRequest]) -> Sequence[Learned]:
-        if len(requests) == 1:
-            return [self.live.learn(requests[0].rows, id=requests[0].id)]
-        tables = [request.rows for request in requests]
-        if not all(table.schema.equals(tables[0].schema) for table in tables):
-            raise NotTogether("their columns differ")
-        return self.live.learn_together(tables, [request.id for request in requests])
+        answers = [(one.rows, self._count(one.rows, one), one.repeated) for one in learned]
+        return [{"learned": n, "quarantined": rows, "repeated": repeated} for n, rows, repeated in answers]
 
     def _take_labels(self, request: ParsedRequest) -> responses.Labelled:
         labelled = self._write(self.live.label, request.keys, request.rows, id=request.id)
@@ -235,8 +223,8 @@ class Handlers:
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
-            sentence = "so nothing was taken. Look after the disk, and send it again."
-            raise Refused(503, f"it could not be written down ({error}), {sentence}", RETRY) from None
+            told = "so nothing was taken. Look after the disk, and send it again."
+            raise Refused(503, f"it could not be written down ({error}), {told}", RETRY) from None
         except (TypeError, ValueError) as error:
             raise Refused(422, str(error)) from None
         self.writer.failures.pop("disk", None)

@@ -1,8 +1,6 @@
 """Read bodies of requests within limits, and rows, keys and targets out of JSON.
 
-In flow bytes that anyone may have sent; out flow plain rows, or an Arrow table with one kind of value a column. What
-a body may hold is declared once, by :func:`declare`: the decoders and the OpenAPI document both come from there.
-Arrow's own format is read by :mod:`streamboost.serving.arrow_bodies`.
+What a body may hold is declared once, by :func:`declare`: the decoders and the OpenAPI document both come from there.
 """
 
 from __future__ import annotations
@@ -53,14 +51,12 @@ async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) 
 
     What is too large is refused as soon as that is known: by its announced length, or while it is read.
     """
-    headers = request.headers
-    if headers.get("content-encoding", "identity").lower() != "identity":
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "the body is compressed, which is not taken. Send it as it is.")
-    announced = headers.get("content-length", "")
+    announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.body_bytes:
         raise _too_large(limits)
-    parts: list[bytes] = []
-    length = 0
+    parts, length = [], 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
@@ -74,9 +70,8 @@ async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) 
     except BaseException as error:
         in_flight.n_bytes -= length
         if isinstance(error, TimeoutError):
-            raise Refused(
-                408, f"the body did not come within {limits.body_seconds:g} seconds. Send it faster, or less.", CLOSE
-            ) from None
+            told = f"the body did not come within {limits.body_seconds:g} seconds. Send it faster, or less."
+            raise Refused(408, told, CLOSE) from None
         if isinstance(error, ClientDisconnect):
             raise Refused(400, "the connection was closed before the body had come.", CLOSE) from None
         raise
@@ -87,14 +82,8 @@ def _too_large(limits: Limits) -> Refused:
     return Refused(413, f"the body is larger than {limits.body_bytes:,} bytes. Send fewer rows at a time.")
 
 
-# JSON.
-
-
 def declare(limits: Limits) -> dict[str, type[Struct]]:
-    """Declare what the bodies of requests may hold, by name.
-
-    Limits that are refused with a status or a sentence of their own are only described here, as ``extra_json_schema``.
-    """
+    """Declare what bodies of requests may hold; ``extra_json_schema`` is refused elsewhere, in sentences of its own."""
 
     def text(longest: int, told: str) -> Any:
         return Annotated[str, Meta(min_length=1, max_length=longest, description=told)]
@@ -135,8 +124,8 @@ def decode(body: bytes, name: str, limits: Limits) -> Any:
         except msgspec.ValidationError as error:
             msgspec.json.decode(body, type=Raw)  # what is no JSON further on is refused as that
             fault, _, place = str(error).partition(" - at ")
-            place = _with_column(place, body) or "`$`"
-            raise Refused(422, f"the body does not fit /openapi.json at {place}: {fault}.") from None
+            told = f"the body does not fit /openapi.json at {_with_column(place, body) or '`$`'}: {fault}."
+            raise Refused(422, told) from None
     except RecursionError:
         raise Refused(400, "the body is nested too deeply, expected an object with a list of flat rows.") from None
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -184,11 +173,8 @@ def check_count(n: int, limits: Limits) -> None:
 def check_cells(n_rows: int, n_columns: int, limits: Limits) -> None:
     """Refuse too many values, whether they are there or missing."""
     if n_rows * n_columns > limits.cells:
-        raise Refused(
-            413,
-            f"{n_rows:,} rows with {n_columns:,} columns in all are {n_rows * n_columns:,} values, expected at most "
-            f"{limits.cells:,}. Send fewer rows at a time.",
-        )
+        found = f"{n_rows:,} rows with {n_columns:,} columns in all are {n_rows * n_columns:,} values"
+        raise Refused(413, f"{found}, expected at most {limits.cells:,}. Send fewer rows at a time.")
 
 
 def check_names(names: Sequence[str], limits: Limits) -> None:
@@ -217,7 +203,7 @@ def take_parameter(request: Request, name: str, longest: int) -> str | None:
 
 def take_id(request: Request, in_body: str | UnsetType, limits: Limits) -> str | None:
     """Return the request's id, from the body or the address."""
-    found = take_parameter(request, "id", limits.id_length) if request.scope["query_string"] else None
+    found = take_parameter(request, "id", limits.id_length)
     if in_body is UNSET:
         return found
     if found not in (None, in_body):
@@ -233,9 +219,6 @@ def check_keys(keys: list[Any], n: int, limits: Limits) -> list[str]:
     if len(set(checked)) < n:
         raise Refused(422, "two rows have the same key, expected each key once in a request.")
     return checked
-
-
-# Rows to columns.
 
 
 def table_of(rows: Sequence[Row], limits: Limits) -> Any:
@@ -261,9 +244,8 @@ def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) ->
             raise Refused(422, f"the rows have a column {target!r} and targets are given besides. Leave one out.")
         rows = [{**row, target: value} for row, value in zip(rows, targets, strict=True)]
     elif not is_in_rows:
-        raise Refused(
-            422, f"the rows have no column {target!r}, the target. Send it in the rows, or a list called targets."
-        )
+        told = f"the rows have no column {target!r}, the target. Send it in the rows, or a list called targets."
+        raise Refused(422, told)
     return table_of(rows, limits)
 
 
@@ -286,11 +268,9 @@ def column_of(values: list[Any], name: str) -> Any:
     first = next(value for value in values if value is not None)
     others = NUMBERS if type(first) is str else {str}
     row = next(i for i, value in enumerate(values) if type(value) in others)
-    raise Refused(
-        422,
-        f"column {brief(name)} is {brief(values[row])} in row {row} and {brief(first)} before, expected numbers only "
-        "or text only. Convert it, or give the new kind a new column name.",
-    )
+    found = f"column {brief(name)} is {brief(values[row])} in row {row} and {brief(first)} before"
+    way_out = "Convert it, or give the new kind a new column name."
+    raise Refused(422, f"{found}, expected numbers only or text only. {way_out}")
 
 
 def _number(value: float) -> float:

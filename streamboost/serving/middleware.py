@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamboost.serving.errors import RETRY
-from streamboost.serving.responses import json_response
+from streamboost.serving.responses import error_response
 
 HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?")
 Observe = Callable[[str, int, float], None]
@@ -66,27 +66,20 @@ class RequestMiddleware:
         """Return what a request is refused with before any route; None if it may pass."""
         headers = Headers(scope=scope)
         if self.n_open >= self.limit:
-            return json_response({"error": f"{self.limit} requests are open already. Try again later."}, 503, RETRY)
+            return error_response(f"{self.limit} requests are open already. Try again later.", 503, RETRY)
         if is_cross_site(scope["method"], headers):
-            sentence = "the request comes from a page of another site, expected one of this server."
-            return json_response({"error": sentence}, 403)
+            return error_response("the request comes from a page of another site, expected one of this server.", 403)
         host = headers.get("host", "")
         if self.hosts is not None and not is_known_host(host, self.hosts):
-            sentence = f"the Host header is {host[:100]!r}, expected one of {', '.join(self.hosts)}."
-            return json_response({"error": sentence}, 400)
+            return error_response(f"the Host header is {host[:100]!r}, expected one of {', '.join(self.hosts)}.", 400)
         return None
 
 
 def is_cross_site(method: str, headers: Headers) -> bool:
     """Return whether a page of another site has a browser ask for something that may change the model.
 
-    A browser sends along what opens this server (a password that was typed in once, or being on this machine) whoever
-    asks it to. A ``Bearer`` token is only sent by someone who has it.
-
-    Examples
-    --------
-    >>> is_cross_site("POST", Headers({"host": "localhost:8000", "origin": "http://evil.example"}))
-    True
+    A browser sends along what opens this server (a password, or being on this machine) whoever asks it to; a ``Bearer``
+    token is only sent by someone who has it.
     """
     if method in ("GET", "HEAD") or headers.get("authorization", "").lower().startswith("bearer "):
         return False

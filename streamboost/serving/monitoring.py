@@ -69,10 +69,8 @@ class ScoreKeeper:
 
     def __call__(self, state: dict[str, Any], batch: LearnedBatch) -> None:
         """Score a batch; a corrected row was scored before."""
-        if batch.kind == "correct":
-            return
         predicted = batch.honest()
-        if not predicted.known.any():
+        if batch.kind == "correct" or not predicted.known.any():
             return
         with self._lock:
             if SCORES not in state:
@@ -83,11 +81,8 @@ class ScoreKeeper:
     def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
         """Return metrics by name, over all rows and over the latest; NaN where one has no meaning yet."""
         with self._lock:
-            book: ScoreBook | None = state.get(SCORES)
-            if book is None:
-                return {}, {}
-            report = book.report()
-        return report.running, report.windowed
+            report = state[SCORES].report() if SCORES in state else None
+        return ({}, {}) if report is None else (report.running, report.windowed)
 
 
 def _default_metrics(batch: LearnedBatch) -> list[Any]:
@@ -107,16 +102,12 @@ class Monitoring:
         self.live, self.writer, self.keeper, self.in_flight, self.feed = live, writer, keeper, in_flight, feed
         self.registry = registry = CollectorRegistry()
         counter = partial(Counter, registry=registry)
-        self.learned = counter("streamboost_rows_learned", "Rows learned since the server started.")
-        self.predicted = counter("streamboost_predictions", "Rows predicted since the server started.")
-        told = "Rows refused and kept apart since the server started."
-        self.quarantined = counter("streamboost_rows_quarantined", told)
-        name, told, by = (
-            "streamboost_request_seconds",
-            "How long requests took, by route and status.",
-            ("route", "status"),
-        )
-        self.requests = Histogram(name, told, by, registry=registry, buckets=BUCKETS)
+        since = "since the server started."
+        self.learned = counter("streamboost_rows_learned", f"Rows learned {since}")
+        self.predicted = counter("streamboost_predictions", f"Rows predicted {since}")
+        self.quarantined = counter("streamboost_rows_quarantined", f"Rows refused and kept apart {since}")
+        name, told = "streamboost_request_seconds", "How long requests took, by route and status."
+        self.requests = Histogram(name, told, ("route", "status"), registry=registry, buckets=BUCKETS)
         registry.register(self)
         self._lock = threading.Lock()
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
@@ -127,8 +118,6 @@ class Monitoring:
         self._n_before = len(_events(writer.published))  # that happened before this server started, nobody knows when
         self._told: tuple[Any, ...] = ()
         self._rests = False  # whether nothing was being learned, as far as the dashboard knows
-
-    # Routes.
 
     async def model(self, request: Request) -> Response:
         """Describe the model."""
@@ -142,14 +131,11 @@ class Monitoring:
 
     async def health(self, request: Request) -> Response:
         """Tell whether the server is well; as anyone may ask, files are named without saying where they are."""
-        state = {"status": "ok", "rows": self.writer.published.rows}
-        failure = self.writer.failure
+        rows, failure = self.writer.published.rows, self.writer.failure
         if failure is None:
-            return json_response(state)
+            return json_response({"status": "ok", "rows": rows})
         named = failure.replace(os.path.join(self.live.directory, ""), "")
-        return json_response({**state, "status": "failing", "error": named}, 503, RETRY)
-
-    # Numbers.
+        return json_response({"status": "failing", "rows": rows, "error": named}, 503, RETRY)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -195,8 +181,6 @@ class Monitoring:
                 times.append(path.stat().st_mtime)
         return time.time() - max(times, default=self._began)
 
-    # The dashboard.
-
     async def watch(self) -> None:
         """Tell the dashboard every second how things stand, if anything changed."""
         while True:
@@ -220,26 +204,13 @@ class Monitoring:
         new, self._n_events = events[self._n_events :], len(events)
         n_old = max(self._n_before - (len(events) - len(new)), 0)
         new[:n_old] = [{**event._asdict(), "time": None} for event in new[:n_old]]
-        observation = observe(
-            published.model,
-            rows=published.rows,
-            running=running,
-            windowed=windowed,
-            rows_per_second=pace,
-            latency_ms=self._latency_ms(),
-            events=new,
-            pending=live.n_pending,
-            quarantined=live.n_quarantined,
-        )
-        self.feed.publish(observation)
-
-    def _latency_ms(self) -> dict[str, float] | None:
-        """Return the median and the 99th percentile of the latest predictions."""
         with self._lock:
             latest = sorted(self._latencies)
-        if not latest:
-            return None
-        return {name: 1e3 * latest[int(len(latest) * q)] for name, q in (("p50", 0.5), ("p99", 0.99))}
+        quantiles = {"p50": 0.5, "p99": 0.99} if latest else {}
+        latency = {name: 1e3 * latest[int(len(latest) * q)] for name, q in quantiles.items()} or None
+        learned: dict[str, Any] = {"rows": published.rows, "running": running, "windowed": windowed, "events": new}
+        apart = {"pending": live.n_pending, "quarantined": live.n_quarantined}
+        self.feed.publish(observe(published.model, rows_per_second=pace, latency_ms=latency, **learned, **apart))
 
 
 def _events(copy: ModelCopy) -> list[Any]:

@@ -1,8 +1,7 @@
 """The live model of a directory: opened, or begun from a run, from a saved model, or anew.
 
-The files of a live model are kept in ``DIR/live/``. Where there is none yet, it begins with the newest checkpoint that
-``streamboost run`` left in ``DIR``, or with a new model. The run's own checkpoints are only ever read, so the run can
-go on later as if nobody had served its model; what the server learned is not in them.
+Its files are kept in ``DIR/live/``. The checkpoints that ``streamboost run`` left in ``DIR`` are only ever read, so the
+run can go on later as if nobody had served its model; what the server learned is not in them.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ class Unusable(ValueError):
 class ServedModel(LiveModel):
     """A live model whose default may be text, as a command line has it: it is read whenever it is needed.
 
-    The model's classes decide: where they are texts it is text, where they are numbers a number, where they are
-    booleans ``true`` or ``false``. Before any class is known it is whatever it looks like. In double quotes it is text
-    in any case.
+    It is read as what the model's classes are: texts, numbers, or booleans (``true``, ``false``); before any is known
+    as whatever it looks like. In double quotes it is text in any case.
     """
 
     @property
@@ -118,25 +116,19 @@ def _first_model(folder: Path, task: Task | None, target: str | None, model: Any
         checkpoint = read_latest(folder)
         if "live" in checkpoint.state:
             way_out = f"Say --model {folder.parent}" if folder.name == "live" else f"Move them to {folder / 'live'}"
-            raise Unusable(
-                f"{str(folder)!r} holds the live files of a model, and what it learned last may be in their journal "
-                f"only, expected the directory above them. {way_out}."
-            )
+            found = "the live files of a model, and what it learned last may be in their journal only"
+            raise Unusable(f"{str(folder)!r} holds {found}, expected the directory above them. {way_out}.")
         known = checkpoint.state.get("target")
         if known is not None and target not in (None, known):
-            raise Unusable(
-                f"target is {target!r}, but the model in {str(folder)!r} learned {known!r}. Leave it out, or name "
-                "another directory."
-            )
+            found = f"target is {target!r}, but the model in {str(folder)!r} learned {known!r}"
+            raise Unusable(f"{found}. Leave it out, or name another directory.")
         return _whole_model(checkpoint.model, folder), target or known
     if model is not None:
         return model, target
     kinds = {"regression": SGBRegressor, "classification": SGBClassifier}
     if task is None:
-        raise Unusable(
-            f"{str(folder)!r} holds no model. To begin a new one there, say --task regression or --task "
-            "classification; else name the directory that a run was given with --model."
-        )
+        way_out = "say --task regression or --task classification; else name the directory that a run was given with"
+        raise Unusable(f"{str(folder)!r} holds no model. To begin a new one there, {way_out} --model.")
     if task not in kinds:
         raise Unusable(f"task is {task!r}, expected 'regression' or 'classification'.")
     return kinds[task](new_columns="grow"), target
@@ -145,10 +137,9 @@ def _first_model(folder: Path, task: Task | None, target: str | None, model: Any
 def _whole_model(model: Any, path: Path) -> Any:
     """Return a model that can be served, or raise an error that says why it cannot."""
     if isinstance(model, Cut):
-        raise Unusable(
-            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}), expected one by "
-            "itself, as a run without --key makes it. Go on with this one by streamboost run --resume."
-        )
+        found = f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind})"
+        told = "expected one by itself, as a run without --key makes it"
+        raise Unusable(f"{found}, {told}. Go on with this one by streamboost run --resume.")
     if not isinstance(model, StreamEstimator):
         raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     return model

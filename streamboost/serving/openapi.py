@@ -34,6 +34,16 @@ READ_ERRORS = (400, 401, 403, 405)
 BODY_ERRORS = (400, 401, 403, 405, 408, 413, 415, 422, 503)
 FILE_TYPES = ("text/css", "text/html", "text/javascript", "image/svg+xml", "text/plain")
 ARROW = {ARROW_TYPE: {"schema": {"type": "string", "contentMediaType": ARROW_TYPE}}}
+DESCRIPTIONS = {  # of operations whose summary does not say it all
+    "predict": "Predict rows. Rows with keys are kept until their labels come (POST /label), and are taken before "
+    "anything was learned too: predictions are null then. A request that is sent again with its id does not let "
+    "its rows wait again. Columns the model does not know are left out and named.",
+    "learn": "Learn rows in their order. The answer comes when they are durable. Rows that cannot be learned "
+    "are kept apart and named with the reason. A request with an id is learned once, however often it is sent.",
+    "label": "Labels of rows that were predicted with a key, in any order, early, late or corrected. An "
+    "Arrow body has a column of keys and one called like the target.",
+    "checkpoint": "Not needed for safety, as all that was answered is durable; a start is faster after it.",
+}
 SCHEMES = {
     "token": {"type": "http", "scheme": "bearer", "description": "A line of the token file."},
     "basic": {"type": "http", "scheme": "basic", "description": "The same token as a password, any name."},
@@ -46,21 +56,20 @@ def document(limits: Limits, has_tokens: bool) -> Document:
     if not has_tokens:
         for operation in (operation for path in paths.values() for operation in path.values()):
             operation.pop("security", None)
+    told = (
+        "A model that learns from a stream, and predicts meanwhile. Every error is an object with one sentence that "
+        "says what was wrong, what was expected and what to do; nothing was changed then."
+    )
+    license = {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"}
+    errors: Document = {}
+    for status, error in ERRORS.items():
+        headers = {ERROR_HEADERS[status]: {"schema": {"type": "string"}}} if status in ERROR_HEADERS else {}
+        errors[f"Error{status}"] = {"description": error, "content": _json("Error"), "headers": headers}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "streamboost",
-            "version": __version__,
-            "description": "A model that learns from a stream, and predicts meanwhile. Every error is an object with "
-            "one sentence that says what was wrong, what was expected and what to do; nothing was changed then.",
-            "license": {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"},
-        },
+        "info": {"title": "streamboost", "version": __version__, "description": told, "license": license},
         "paths": paths,
-        "components": {
-            "schemas": _schemas(limits),
-            "responses": {f"Error{status}": _error(status, told) for status, told in ERRORS.items()},
-            "securitySchemes": SCHEMES,
-        },
+        "components": {"schemas": _schemas(limits), "responses": errors, "securitySchemes": SCHEMES},
     }
 
 
@@ -74,71 +83,36 @@ def _schemas(limits: Limits) -> Document:
     return schemas | {"Model": {"type": "object", "required": ["kind", "task", "rows", "columns", "target"]}}
 
 
-def _error(status: int, told: str) -> Document:
-    headers = {ERROR_HEADERS[status]: {"schema": {"type": "string"}}} if status in ERROR_HEADERS else {}
-    return {"description": told, "content": _json("Error"), "headers": headers}
-
-
-# Paths.
-
-
 def _writing(limits: Limits) -> Document:
     id = _parameter("id", "Of this request, if the body has none.", limits.id_length)
     key = _parameter("key", "Of an Arrow body: the column of keys; of labels, 'key' if absent.", limits.name_length)
-    predict = _operation(
-        "predict",
-        "Predict rows",
-        _json("Predictions") | ARROW,
-        (*BODY_ERRORS, 409),
-        "predict",
-        description="Predict rows. Rows with keys are kept until their labels come (POST /label), and are taken before "
-        "anything was learned too: predictions are null then. A request that is sent again with its id does not let "
-        "its rows wait again. Columns the model does not know are left out and named.",
-        parameters=[key, id],
-        requestBody=_body("Rows", {"rows": [{"size": 3.5, "color": "red"}], "keys": ["order 1"], "id": "a0"}),
+    row = {"size": 3.5, "color": "red"}
+    predict = _with_body([key, id], "Rows", {"rows": [row], "keys": ["order 1"], "id": "a0"})
+    learn = _with_body([id], "LabelledRows", {"rows": [row], "targets": [7], "id": "a1"})
+    label = _with_body([id, key], "Labels", {"labels": [{"key": "order 1", "target": 7}], "id": "a2"})
+    predictions, predict_errors = _json("Predictions") | ARROW, (*BODY_ERRORS, 409)
+    operations = (
+        _operation("predict", "Predict rows", predictions, predict_errors, "predict", **predict),
+        _operation("learn", "Learn rows", _json("Learned"), BODY_ERRORS, "learn", **learn),
+        _operation("label", "Give rows their labels", _json("Labelled"), BODY_ERRORS, "learn", **label),
+        _operation("checkpoint", "Write a checkpoint now", _json("Saved"), (*READ_ERRORS, 503), "admin"),
     )
-    learn = _operation(
-        "learn",
-        "Learn rows",
-        _json("Learned"),
-        BODY_ERRORS,
-        "learn",
-        description="Learn rows in their order. The answer comes when they are durable. Rows that cannot be learned "
-        "are kept apart and named with the reason. A request with an id is learned once, however often it is sent.",
-        parameters=[id],
-        requestBody=_body("LabelledRows", {"rows": [{"size": 3.5, "color": "red"}], "targets": [7], "id": "a1"}),
-    )
-    label = _operation(
-        "label",
-        "Give rows their labels",
-        _json("Labelled"),
-        BODY_ERRORS,
-        "learn",
-        description="Labels of rows that were predicted with a key, in any order, early, late or corrected. An "
-        "Arrow body has a column of keys and one called like the target.",
-        parameters=[id, key],
-        requestBody=_body("Labels", {"labels": [{"key": "order 1", "target": 7}], "id": "a2"}),
-    )
-    told = "Not needed for safety, as all that was answered is durable; a start is faster after it."
-    saved, errors = _json("Saved"), (*READ_ERRORS, 503)
-    checkpoint = _operation("checkpoint", "Write a checkpoint now", saved, errors, "admin", description=told)
-    return {f"/{operation['operationId']}": {"post": operation} for operation in (predict, learn, label, checkpoint)}
+    return {f"/{operation['operationId']}": {"post": operation} for operation in operations}
 
 
 def _reading() -> Document:
     events = "How the model stands, as server-sent events: a history, then each observation."
+    anything, told = {JSON_TYPE: {"schema": {"type": "object"}}}, "A file of the dashboard."
     file = {"name": "file", "in": "path", "required": True, "schema": {"enum": sorted(FILES)}}
     operations = {
         "/model": _operation("model", "What the model is.", _json("Model"), READ_ERRORS, "predict"),
         "/metrics": _operation("metrics", "Numbers, for Prometheus.", _text("text/plain"), READ_ERRORS, "predict"),
         "/events": _operation("events", events, _text("text/event-stream"), READ_ERRORS, "predict"),
         "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
-        "/openapi.json": _operation(
-            "openapi", "This document.", {JSON_TYPE: {"schema": {"type": "object"}}}, OPEN_ERRORS
-        ),
+        "/openapi.json": _operation("openapi", "This document.", anything, OPEN_ERRORS),
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
         "/dashboard/{file}": _operation(
-            "dashboard_file", "A file of the dashboard.", _text(*FILE_TYPES), (*OPEN_ERRORS, 404), parameters=[file]
+            "dashboard_file", told, _text(*FILE_TYPES), (*OPEN_ERRORS, 404), parameters=[file]
         ),
     }
     operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
@@ -152,15 +126,16 @@ def _operation(
     name: str, summary: str, content: Document, errors: tuple[int, ...], scope: str | None = None, **more: Any
 ) -> Document:
     """Describe what a request does, and the scope that its token needs."""
+    described = {"description": DESCRIPTIONS[name]} if name in DESCRIPTIONS else {}
     security = {"security": [{scheme: [scope]} for scheme in SCHEMES]} if scope else {}
     answers = {"200": {"description": "The answer.", "content": content}}
     answers |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(errors)}
-    return {"operationId": name, "summary": summary, **more, **security, "responses": answers}
+    return {"operationId": name, "summary": summary, **described, **more, **security, "responses": answers}
 
 
-def _body(schema: str, example: Document) -> Document:
-    [(kind, described)] = _json(schema).items()
-    return {"required": True, "content": {kind: described | {"example": example}, **ARROW}}
+def _with_body(parameters: list[Document], schema: str, example: Document) -> Document:
+    content = {JSON_TYPE: {**_json(schema)[JSON_TYPE], "example": example}, **ARROW}
+    return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
 
 
 def _json(schema: str) -> Document:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import Meta
 from starlette.responses import Response
 
-from streamboost.serving.arrow_bodies import write_table
+from streamboost.live.journal import table_bytes
 from streamboost.serving.errors import Refused
 from streamboost.serving.json_bodies import JSON_TYPE, Row, Value
 from streamboost.serving.writer import ModelCopy
@@ -83,8 +83,8 @@ class Predicted(NamedTuple):
     """Predictions of some rows, and for classes the probability of each, where the model has them."""
 
     predictions: list[Any]
-    classes: list[Any]
-    probabilities: list[list[float]] | None
+    classes: Sequence[Any] = ()
+    probabilities: list[list[float]] | None = None
 
 
 def predict(copy: ModelCopy, rows: Sequence[Row] | Any) -> Predicted:
@@ -92,15 +92,13 @@ def predict(copy: ModelCopy, rows: Sequence[Row] | Any) -> Predicted:
     model = copy.model
     has_probabilities = hasattr(model, "classes_") and hasattr(model, "predict_proba")
     try:
-        if isinstance(rows, list) and len(rows) == 1:  # the fastest way for the most frequent request
-            prediction = model.predict_one(rows[0])
-            if not has_probabilities:
-                return Predicted([prediction], [], None)
-            each = model.predict_proba_one(rows[0])
-            return Predicted([prediction], list(each), [list(each.values())])
-        predictions = model.predict(rows).tolist()
+        is_one = isinstance(rows, list) and len(rows) == 1  # the fastest way for the most frequent request
+        predictions = [model.predict_one(rows[0])] if is_one else model.predict(rows).tolist()
         if not has_probabilities:
-            return Predicted(predictions, [], None)
+            return Predicted(predictions)
+        if is_one:
+            each = model.predict_proba_one(rows[0])
+            return Predicted(predictions, list(each), [list(each.values())])
         return Predicted(predictions, model.classes_.tolist(), model.predict_proba(rows).tolist())
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise Refused(422, str(error)) from None
@@ -119,12 +117,12 @@ def predictions_json(found: Predicted, copy: ModelCopy, unknown: Sequence[str]) 
 
 def predictions_arrow(found: Predicted, copy: ModelCopy, unknown: Sequence[str]) -> bytes:
     """Return the same as an Arrow stream: ``prediction``, and ``probability:LABEL`` for each class."""
-    columns: dict[str, Any] = {"prediction": pa.array(_finite(found.predictions))}
+    columns = {"prediction": pa.array(_finite(found.predictions))}
     if found.probabilities is not None:
         for label, values in zip(found.classes, zip(*found.probabilities, strict=True), strict=True):
             columns[f"probability:{_class_name(label)}"] = pa.array(values, pa.float64())
     metadata = {"model_rows": str(copy.rows), "unknown_columns": json.dumps(sorted(unknown))}
-    return write_table(columns, metadata)
+    return table_bytes(pa.table(columns).replace_schema_metadata(metadata))
 
 
 def _class_name(label: Any) -> str:
@@ -133,6 +131,11 @@ def _class_name(label: Any) -> str:
 
 def _finite(values: list[Any]) -> list[Any]:
     return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
+
+
+def error_response(sentence: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a sentence that says what was wrong."""
+    return json_response({"error": sentence}, status, headers)
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -9,7 +9,6 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -92,10 +91,8 @@ def serve(
         _say(getattr(error, "strerror", None) or str(error) if is_of_no_file else str(error))
         return FAILURE
     if live.last_checkpoint_error is not None:
-        _say(
-            f"the last checkpoint could not be written ({live.last_checkpoint_error}). Nothing is lost: the next "
-            "start learns the rest from the journal."
-        )
+        found = f"the last checkpoint could not be written ({live.last_checkpoint_error})"
+        _say(f"{found}. Nothing is lost: the next start learns the rest from the journal.")
         return FAILURE
     _say(f"ended with a checkpoint at {live.rows:,} rows")
     return 0
@@ -104,10 +101,9 @@ def serve(
 def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:
     if token_file is None:
         if not is_loopback(host):
-            raise Unusable(
-                f"host is {host!r}, which other machines may reach, and there is no token file, so anyone could use "
-                "the model. Add --token-file FILE, or leave --host out to serve this machine alone."
-            )
+            found = f"host is {host!r}, which other machines may reach, and there is no token file"
+            way_out = "Add --token-file FILE, or leave --host out to serve this machine alone."
+            raise Unusable(f"{found}, so anyone could use the model. {way_out}")
         return None
     if not Path(token_file).is_file():
         raise Unusable(f"there is no token file {str(token_file)!r}. Write one, a line such as: TOKEN predict,learn")
@@ -140,8 +136,15 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     )
     url = url_of(host, sock.getsockname()[1])
     greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
-    with _short_waits():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    gc.collect()
+    gc.freeze()  # so that the collector need not look at all modules, and predictions wait less
+    try:
         _Server(config, feed, greeting).run(sockets=[sock])
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before)
 
 
 class _Server(uvicorn.Server):
@@ -171,20 +174,6 @@ class _Server(uvicorn.Server):
                 if connection.transport is not None:
                     connection.transport.abort()
             await self.lifespan.shutdown()
-
-
-@contextlib.contextmanager
-def _short_waits() -> Iterator[None]:
-    """Let predictions wait less: for other threads, and for the collector, which need not look at all modules."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH)
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        sys.setswitchinterval(before)
 
 
 def _warm_up(model: Any) -> None:

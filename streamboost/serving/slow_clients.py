@@ -14,16 +14,13 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
 
 def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protocol]:
     """Return a protocol for uvicorn that closes connections on which bytes, but neither request nor body, have come.
 
-    Parameters
-    ----------
-    seconds : float
-        For how long they may come.
-    n_bytes : int
-        How many may (default 65,536); what the connection brings at once may be a little more.
+    So many of them may come, for so long; what the connection brings at once may be a little more.
     """
 
     class TimeoutProtocol(HttpToolsProtocol):
@@ -64,7 +61,9 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
         def _refuse(self) -> None:
             is_head = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
             if is_head and not self.transport.is_closing():  # else there is a response already, or one to come
-                self.transport.write(_head_too_large(n_bytes))
+                told = f"the head is larger than {n_bytes:,} bytes. Send fewer or shorter headers."
+                body = json.dumps({"error": told}).encode()
+                self.transport.write(TOO_LARGE + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
             self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -88,9 +87,3 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
                 self._idle_timer = None
 
     return TimeoutProtocol
-
-
-def _head_too_large(n_bytes: int) -> bytes:
-    body = json.dumps({"error": f"the head is larger than {n_bytes:,} bytes. Send fewer or shorter headers."}).encode()
-    head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

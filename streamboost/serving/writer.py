@@ -3,7 +3,6 @@
 ::
 
     requests to learn ──▶ bounded queue ──▶ Writer (one thread) ──▶ LiveModel: journal, then model
-                                               │
                                                └── now and then a copy ──▶ Writer.published ──▶ predictions
 
 A copy is made between two requests and never changed, so whoever predicts waits for nobody. Requests that wait may be
@@ -15,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import math
 import os
 import sys
 import threading
@@ -34,6 +34,7 @@ TOGETHER = 1000  # rows of requests that are learned as one, at most
 EXPIRE_ROWS = 500  # dealt with at a look, so that requests need not wait long
 RETRY_CHECKPOINT = 30.0  # seconds after which a disk that failed is tried again
 BROKEN = "the server has failed and learns no more; its log says why. Try again when it is back."
+Together = Callable[[Sequence[Any]], Sequence[Any]]
 logger = logging.getLogger(__name__)
 
 
@@ -66,12 +67,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        live: Any,
-        together: Callable[[Sequence[Any]], Sequence[Any]],
-        *,
-        waiting: int = 256,
-        clock: Callable[[], float] = time.monotonic,
+        self, live: Any, together: Together, *, waiting: int = 256, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.live, self.together, self.clock = live, together, clock
         self.published = self._copy(0)
@@ -83,8 +79,7 @@ class Writer:
         self._stopping = self._has_ended = False
         self._changed: float | None = None  # when the model first differed from the newest copy, or that last failed
         self._due = 0.0  # when copying is affordable again
-        self._looked = clock()
-        self._tried = clock()  # when the disk was last well, or tried
+        self._looked = self._tried = clock()  # when the disk was last looked after, and well or tried
 
     def start(self) -> None:
         """Start the thread."""
@@ -107,8 +102,8 @@ class Writer:
             if self._has_ended:
                 raise Refused(503, BROKEN, RETRY)
             if len(self._jobs) >= self._waiting:
-                sentence = f"{self._waiting} requests are waiting to be learned already. Try again later."
-                raise Refused(503, sentence, RETRY)
+                told = f"{self._waiting} requests are waiting to be learned already. Try again later."
+                raise Refused(503, told, RETRY)
             self._jobs.append(job)
             self._taking.notify()
         return job.done
@@ -157,9 +152,7 @@ class Writer:
         n_rows = 0
         with self._taking:
             if not self._jobs and not self._stopping:
-                wake = self._looked + PAUSE
-                if self._changed is not None:
-                    wake = min(wake, self._due)
+                wake = min(self._looked + PAUSE, math.inf if self._changed is None else self._due)
                 self._taking.wait(max(wake - self.clock(), 0.0))
             if not self._jobs and self._stopping:
                 return None
@@ -189,8 +182,17 @@ class Writer:
 
     def _look(self) -> None:
         """See to what nobody asks for: rows that have expired, and a disk that failed."""
-        if not self._expire():
-            return  # the next look comes after the next request, or at once if there is none
+        try:
+            rows = self.live.rows
+            n_expired = self.live.expire(limit=EXPIRE_ROWS)
+            if self.live.rows != rows:
+                self._note_change()
+            self.failures.pop("expiry", None)
+            if n_expired >= EXPIRE_ROWS:
+                return  # the next look comes after the next request, or at once if there is none
+        except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
+            self.failures["expiry"] = f"what has expired could not be dealt with ({error})"
+            logger.exception("what has expired could not be dealt with")
         self._looked = self.clock()
         if "disk" not in self.failures and self.live.last_checkpoint_error is None:
             self._tried = self._looked
@@ -201,20 +203,6 @@ class Writer:
             except Exception:
                 logger.exception("no checkpoint could be written")
             self._tried = self.clock()
-
-    def _expire(self) -> bool:
-        """Deal with what has expired; return whether that was all."""
-        try:
-            rows = self.live.rows
-            is_all = bool(self.live.expire(limit=EXPIRE_ROWS) < EXPIRE_ROWS)
-            if self.live.rows != rows:
-                self._note_change()
-            self.failures.pop("expiry", None)
-        except Exception as error:  # such as a full disk: nobody asked, so nobody is told but the log and /healthz
-            self.failures["expiry"] = f"what has expired could not be dealt with ({error})"
-            logger.exception("what has expired could not be dealt with")
-            return True
-        return is_all
 
     def _note_change(self) -> None:
         if self._changed is None:
