@@ -23,6 +23,7 @@ from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.quarantine import Quarantine
 
+BEGIN_ANEW = "begin in a new directory with the model of that checkpoint."
 logger = logging.getLogger(__name__)
 
 
@@ -55,10 +56,8 @@ class Learner:
             if checkpoint is None and model is None:
                 raise FileNotFoundError(f"{str(directory)!r} holds no model yet. Pass one to begin with.")
             if checkpoint is not None and "live" in checkpoint.state and not path.exists():
-                raise SnapshotError(
-                    f"{str(path)!r} is missing, and what was learned after the last checkpoint with it. Bring it back "
-                    "from a copy. Without one, begin in a new directory with the model of that checkpoint."
-                )
+                found = f"{str(path)!r} is missing, and what was learned after the last checkpoint with it"
+                raise SnapshotError(f"{found}. Bring it back from a copy. Without one, {BEGIN_ANEW}")
             self._journal = Journal(path, **journal)
             self._open(checkpoint, model, target)
         except BaseException:
@@ -68,11 +67,11 @@ class Learner:
     def _open(self, checkpoint: Checkpoint | None, model: Any, target: str | None) -> None:
         if checkpoint is None:
             if not self._journal.is_new:
-                raise SnapshotError(
-                    f"{str(self.directory)!r} holds a journal but no checkpoint. Bring the checkpoints back from a "
-                    "copy, or begin in a new directory."
-                )
-            model = _seeded(model)
+                way_out = "Bring the checkpoints back from a copy, or begin in a new directory."
+                raise SnapshotError(f"{str(self.directory)!r} holds a journal but no checkpoint. {way_out}")
+            model = copy.deepcopy(model)
+            if not hasattr(model, "committee_") and model.get_params(deep=False).get("random_state", 0) is None:
+                model.set_params(random_state=secrets.randbelow(2**31))  # the same after a crash
             checkpoint = Checkpoint(model, rows=int(getattr(getattr(model, "committee_", None), "n_rows", 0)))
         if "live" not in checkpoint.state and self._journal.is_new:  # the model is new, or has learned otherwise so far
             self._journal.begin(checkpoint.rows, target or "target")
@@ -83,10 +82,8 @@ class Learner:
             logger.warning("%s The checkpoint before it is taken, and the journal makes up for it.", damage)
         self._restore(checkpoint)
         if target not in (None, self.target):
-            raise ValueError(
-                f"target is {target!r}, but the model in {str(self.directory)!r} learns {self.target!r}. Leave it out, "
-                "or name another directory."
-            )
+            found = f"target is {target!r}, but the model in {str(self.directory)!r} learns {self.target!r}"
+            raise ValueError(f"{found}. Leave it out, or name another directory.")
         self._catch_up(is_replay=True)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -96,16 +93,13 @@ class Learner:
         if live is None and journal.rows_before == checkpoint.rows:  # the one that the journal began with
             live, position = {"journal": journal.name, "guard": Guard(), "target": journal.target}, 0
         if live is None or live["journal"] != journal.name:
-            raise SnapshotError(
-                f"{str(journal.path)!r} and the newest checkpoint beside it do not belong together. Bring back the "
-                "journal that was written with it, or begin in a new directory with the model of that checkpoint."
-            )
+            found = f"{str(journal.path)!r} and the newest checkpoint beside it do not belong together"
+            raise SnapshotError(f"{found}. Bring back the journal that was written with it, or {BEGIN_ANEW}")
         if not journal.first_number - 1 <= position <= journal.last_number:
-            raise SnapshotError(
-                f"{str(journal.path)!r} holds entries {journal.first_number} to {journal.last_number}, and the "
-                f"checkpoint that can be loaded is at {position}, expected all entries after it. Bring back the "
-                "journal that was written with it, or begin in a new directory with the model of that checkpoint."
-            )
+            found = f"{str(journal.path)!r} holds entries {journal.first_number} to {journal.last_number}"
+            told = f"the checkpoint that can be loaded is at {position}, expected all entries after it"
+            way_out = f"Bring back the journal that was written with it, or {BEGIN_ANEW}"
+            raise SnapshotError(f"{found}, and {told}. {way_out}")
         self.model, self.rows, self.state = checkpoint.model, checkpoint.rows, state
         self.target: str = live["target"]
         self.guard: Guard = live["guard"]
@@ -233,11 +227,3 @@ class Learner:
         if hasattr(self, "_journal"):
             self._journal.close()
         self._store.close()
-
-
-def _seeded(model: Any) -> Any:
-    """Return a copy whose randomness is the same after a crash."""
-    model = copy.deepcopy(model)
-    if not hasattr(model, "committee_") and model.get_params(deep=False).get("random_state", 0) is None:
-        model.set_params(random_state=secrets.randbelow(2**31))
-    return model

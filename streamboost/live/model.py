@@ -120,12 +120,12 @@ class LiveModel(PendingRows):
         clock: Callable[[], float] = time.time,
         on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
     ) -> None:
-        _check_positive(
-            checkpoint_every=checkpoint_every, pending_limit=pending_limit, correct_within=correct_within,
-            remember_ids=remember_ids,
-        )  # fmt: skip
+        numbers = {"checkpoint_every": checkpoint_every, "pending_limit": pending_limit, "remember_ids": remember_ids}
         optional = {"expire_after": expire_after, "max_columns": max_columns, "max_classes": max_classes}
-        _check_positive(**{name: value for name, value in optional.items() if value is not None})
+        given = {name: value for name, value in optional.items() if value is not None}
+        for name, value in (numbers | {"correct_within": correct_within} | given).items():
+            if not isinstance(value, (int, float, np.number)) or not value > 0:
+                raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")
         self.checkpoint_every, self.pending_limit, self.expire_after = checkpoint_every, pending_limit, expire_after
         self.default, self.correct_within, self.clock = default, correct_within, clock
         self.max_columns, self.max_classes = max_columns, max_classes
@@ -173,10 +173,8 @@ class LiveModel(PendingRows):
         if len(keys) != table.num_rows:
             raise ValueError(f"there are {len(keys)} keys and {table.num_rows} rows, expected a key for each row.")
         if self.target in table.column_names:
-            raise ValueError(
-                f"the rows hold the column {self.target!r}, which is what is to be predicted. Leave it out, or learn "
-                "the rows if it is known."
-            )
+            found = f"the rows hold the column {self.target!r}, which is what is to be predicted"
+            raise ValueError(f"{found}. Leave it out, or learn the rows if it is known.")
         first = None if predictions is None else results.encode_predictions(predictions, len(keys))
         if keys and (id is None or self._answered(id, "remember") is None):
             too_wide = self.bounds.why_not_columns(request_checks.known_columns(self.model), table.column_names)
@@ -346,10 +344,8 @@ class LiveModel(PendingRows):
     def _writer(self) -> Iterator[None]:
         """Lock out other writers, with a model that has learned all there is in the journal."""
         if not self._writing.acquire(blocking=False):
-            raise RuntimeError(
-                "two threads use a live model at once, expected one: only remember is for any thread. Send all "
-                "requests through one thread."
-            )
+            found = "two threads use a live model at once, expected one: only remember is for any thread"
+            raise RuntimeError(f"{found}. Send all requests through one thread.")
         try:
             if self._is_closed:
                 raise ValueError(f"the live model in {str(self.directory)!r} is closed. Open it again.")
@@ -395,9 +391,3 @@ class LiveModel(PendingRows):
                 "comes after %d more rows.",
                 *(self.directory, error, self.checkpoint_every),
             )
-
-
-def _check_positive(**options: Any) -> None:
-    for name, value in options.items():
-        if not isinstance(value, (int, float, np.number)) or not value > 0:
-            raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -36,15 +36,7 @@ def as_table(table: Any) -> Any:
 
 
 def plain(table: Any) -> Any:
-    """Cast a table to types that go together with other rows: any number is float64, and categories are text.
-
-    This is how a model reads them anyway.
-
-    Examples
-    --------
-    >>> plain(pa.table({"n": pa.array([1], "int8"), "c": pa.array(["a"]).dictionary_encode()})).schema.types
-    [DataType(double), DataType(string)]
-    """
+    """Cast a table as a model reads it anyway: any number is float64, and categories are text."""
     schema = table.schema
     if schema.metadata is None and {NUMBER, TEXT}.issuperset(schema.types):
         return table
@@ -146,12 +138,6 @@ class Bounds(NamedTuple):
     """How many columns and classes a model may know; None for any number.
 
     Only growth is refused: a model that knows more already goes on learning what it knows.
-
-    Examples
-    --------
-    >>> Bounds(columns=2, classes=None).why_not_columns({"a", "b"}, ["b", "c"])
-    "the model would have 3 columns with 'c', expected at most 2. Leave columns out whose names are data."
-    >>> Bounds(columns=2, classes=None).why_not_columns({"a", "b", "c"}, ["b", "c"])
     """
 
     columns: int | None
@@ -159,22 +145,15 @@ class Bounds(NamedTuple):
 
     def why_not_columns(self, known: set[str], names: Sequence[str]) -> str | None:
         """Return why a model that knows some columns must not learn rows of others; None if it may."""
-        if self.columns is None or known.issuperset(names):
-            return None
         return _why_not("columns", self.columns, known, names, "Leave columns out whose names are data.")
 
     def why_not_classes(self, known: set[Any], labels: Sequence[Any]) -> str | None:
         """Return why a model that knows some classes must not learn others; None if it may."""
-        if self.classes is None or known.issuperset(labels):
-            return None
         way_out = "Send targets that are classes, or learn numbers with a regressor."
         return _why_not("classes", self.classes, known, labels, way_out)
 
     def groups(self, known: set[str], schemas: Sequence[Any]) -> Iterator[list[int]]:
-        """Group row indices so that no group's union of columns exceeds the limit.
-
-        Without this, rows that have no column in common would make a table as wide as all of them together.
-        """
+        """Group row indices so that no group has more columns than the limit, even if rows have none in common."""
         if self.columns is None or all(schema == schemas[0] for schema in schemas):
             yield list(range(len(schemas)))
             return
@@ -190,7 +169,9 @@ class Bounds(NamedTuple):
         yield group
 
 
-def _why_not(what: str, most: int, known: set[Any], coming: Iterable[Any], way_out: str) -> str | None:
+def _why_not(what: str, most: int | None, known: set[Any], coming: Sequence[Any], way_out: str) -> str | None:
+    if most is None or known.issuperset(coming):
+        return None
     new = [one for one in dict.fromkeys(coming) if one not in known]
     n = len(known) + len(new)
     if n <= most:

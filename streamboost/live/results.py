@@ -116,13 +116,7 @@ def complete_results(results: Sequence[Learned], batch: LearnedBatch | None, ref
 
 
 def pack_answer(answer: Mapping[str, Any]) -> Answer:
-    """Return an answer as it is kept: neighbours with the same reason share it.
-
-    Examples
-    --------
-    >>> pack_answer({"rows": 1, "reasons": {0: "it is missing", 1: "it is missing", 3: "it is infinite"}})
-    {'rows': 1, 'reasons': [[0, 2, 'it is missing'], [3, 1, 'it is infinite']]}
-    """
+    """Return an answer as it is kept: neighbours with the same reason share it, as [first, how many, reason]."""
     places = enumerate(sorted(answer["reasons"].items()))
     runs = [[one for _, one in run] for _, run in groupby(places, key=lambda at: (at[1][0] - at[0], at[1][1]))]
     return {**answer, "reasons": [[run[0][0], len(run), run[0][1]] for run in runs]}
@@ -172,21 +166,13 @@ def encode_predictions(predictions: Any, n: int) -> list[Any]:
         each = predictions.tolist() if hasattr(predictions, "tolist") else list(predictions)
         each = [one.item() if isinstance(one, np.generic) else one for one in each]
     if len(each) != n or not all(isinstance(one, (bool, int, float, str, dict, type(None))) for one in each):
-        raise ValueError(
-            f"predictions are not {n} numbers or classes, expected one a row. Pass probabilities of classes as "
-            "Probabilities(classes, values)."
-        )
+        way_out = "Pass probabilities of classes as Probabilities(classes, values)."
+        raise ValueError(f"predictions are not {n} numbers or classes, expected one a row. {way_out}")
     return each
 
 
 def decode_predictions(each: Sequence[Any], task: Task) -> Predictions:
-    """Undo :func:`encode_predictions`.
-
-    Examples
-    --------
-    >>> decode_predictions(encode_predictions(np.array([2.5, 3.0]), 2), "regression")
-    Predictions(known=array([ True,  True]), values=array([2.5, 3. ]), probabilities=None)
-    """
+    """Undo :func:`encode_predictions`."""
     parts = []
     for classes, run in groupby(each, key=_classes_of):
         rows = list(run)

@@ -41,15 +41,8 @@ TABLES = {"about", "counts", "entries", "schemas", "rows", "early", "ids"}
 class Journal:
     """A journal in a file, which is made if it is not there.
 
-    Parameters
-    ----------
-    path : path
-    durable : bool, default=True
-        Whether every transaction survives a power cut; a crash of the process it survives always.
-    limit : int, default=1_000_000
-        How many learned rows are kept, and how many early labels. Rows that wait are dropped beyond twice as many.
-    ids : int, default=100_000
-        How many ids of requests are kept.
+    If ``durable``, every transaction survives a power cut; a crash of the process it survives always. Up to ``limit``
+    learned rows and early labels are kept, twice as many rows that wait, and ``ids`` ids of requests.
 
     Examples
     --------
@@ -152,21 +145,18 @@ class Journal:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Make changes that all come to be together, or none of them if there is an error."""
-        with self._lock:
+        with self._reading():
+            self._db.execute("BEGIN IMMEDIATE")
+            changes = Transaction(self._db, self.counts, self.limit, self.ids)
             try:
-                self._db.execute("BEGIN IMMEDIATE")
-                changes = Transaction(self._db, self.counts, self.limit, self.ids)
-                try:
-                    yield changes
-                    changes.write_counts()
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-                    self.counts = self._read_counts()  # an interrupt may have come after all was done
-                    raise
-            except (sqlite3.Error, Damaged) as error:
-                raise self._explain(error) from error
+                yield changes
+                changes.write_counts()
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self.counts = self._read_counts()  # an interrupt may have come after all was done
+                raise
             self.counts = self.counts + changes.counts  # a sum of Counters leaves out what is 0
 
     def find_id(self, id: str) -> tuple[str, Any] | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-
-SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
 
 
 class Damaged(Exception):
@@ -46,9 +43,6 @@ class PackedRow(NamedTuple):
     first: str | None
 
 
-# Rows and answers as bytes.
-
-
 def sealed(data: bytes) -> bytes:
     """Return bytes with their checksum."""
     return zlib.crc32(data).to_bytes(4, "little") + data
@@ -59,17 +53,6 @@ def unsealed(data: bytes, name: str) -> bytes:
     if zlib.crc32(data[4:]) != int.from_bytes(data[:4], "little"):
         raise Damaged(f"the checksum of {name} does not match")
     return data[4:]
-
-
-def answer_text(answer: Any) -> str | bytes:
-    """Return an answer as it is kept: JSON, compressed if it is long."""
-    text = json.dumps(answer)
-    return text if len(text) <= SHORT else zlib.compress(text.encode())
-
-
-def read_answer(kept: str | bytes) -> Any:
-    """Undo :func:`answer_text`."""
-    return json.loads(kept if isinstance(kept, str) else zlib.decompress(kept))
 
 
 def table_bytes(table: Any) -> bytes:

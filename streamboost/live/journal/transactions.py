@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from streamboost.live.journal.records import (
-    Entry,
-    KeyedRow,
-    PackedRow,
-    answer_text,
-    read_answer,
-    sealed,
-    table_bytes,
-    unsealed,
-)
+from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, sealed, table_bytes, unsealed
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
+SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
 ROWS = "SELECT key, time, label, schemas.schema, row, first FROM rows JOIN schemas ON schemas.number = rows.schema"
 
 
@@ -56,10 +49,8 @@ class Transaction:
         """Add rows to be learned; return the entry as it will be read."""
         data = sealed(table_bytes(table))
         if len(data) > LARGEST:
-            raise ValueError(
-                f"the request has {len(data):,} bytes, expected at most {LARGEST:,}. "
-                f"Send its {table.num_rows:,} rows in several requests."
-            )
+            way_out = f"Send its {table.num_rows:,} rows in several requests."
+            raise ValueError(f"the request has {len(data):,} bytes, expected at most {LARGEST:,}. {way_out}")
         self.count(entries=1)
         insert = "INSERT INTO entries (kind, rows, first, origin) VALUES (?, ?, ?, ?)"
         texts = None if first is None else json.dumps(first), None if origin is None else json.dumps(origin)
@@ -78,7 +69,7 @@ class Transaction:
     def add_id(self, id: str, verb: str, answer: Mapping[str, Any]) -> bool:
         """Keep what was answered to a request, and forget the oldest; return False if it was answered before."""
         insert = "INSERT INTO ids (id, verb, answer) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
-        cursor = self.db.execute(insert, (id, verb, answer_text(answer)))
+        cursor = self.db.execute(insert, (id, verb, _answer_text(answer)))
         if cursor.rowcount:
             self.db.execute("DELETE FROM ids WHERE number <= ?", ((cursor.lastrowid or 0) - self.ids,))
         return bool(cursor.rowcount)
@@ -86,11 +77,14 @@ class Transaction:
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """Return what a request with this id asked for, and its answer; None if there was none lately."""
         found = self.db.execute("SELECT verb, answer FROM ids WHERE id = ?", (id,)).fetchone()
-        return None if found is None else (found[0], read_answer(found[1]))
+        if found is None:
+            return None
+        verb, answer = found
+        return verb, json.loads(answer if isinstance(answer, str) else zlib.decompress(answer))
 
     def change_answer(self, id: str, answer: Mapping[str, Any]) -> None:
         """Keep another answer to a request, if it is one of those that are remembered."""
-        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (answer_text(answer), id))
+        self.db.execute("UPDATE ids SET answer = ? WHERE id = ?", (_answer_text(answer), id))
 
     # Rows that wait, and rows that were learned.
 
@@ -99,7 +93,9 @@ class Transaction:
         numbers: dict[bytes, int] = {}
         for row in rows:
             if row.schema not in numbers:
-                numbers[row.schema] = self._schema_number(row.schema)
+                self.db.execute("INSERT INTO schemas (schema) VALUES (?) ON CONFLICT DO NOTHING", (row.schema,))
+                find = "SELECT number FROM schemas WHERE schema = ?"
+                numbers[row.schema] = self.db.execute(find, (row.schema,)).fetchone()[0]
             self.remove([row.key])
             values = (row.key, row.time, numbers[row.schema], sealed(row.row), row.first)
             self.db.execute("INSERT INTO rows (key, time, schema, row, first) VALUES (?, ?, ?, ?, ?)", values)
@@ -108,21 +104,13 @@ class Transaction:
                 update = "UPDATE early SET due = 1 WHERE key = ? AND NOT due"
                 self.count(due=self.db.execute(update, (row.key,)).rowcount)
 
-    def _schema_number(self, schema: bytes) -> int:
-        self.db.execute("INSERT INTO schemas (schema) VALUES (?) ON CONFLICT DO NOTHING", (schema,))
-        return int(self.db.execute("SELECT number FROM schemas WHERE schema = ?", (schema,)).fetchone()[0])
-
     def find(self, keys: Iterable[str]) -> dict[str, KeyedRow]:
         """Return the rows of those keys that are known."""
-        query = f"{ROWS} WHERE key = ?"
-        found = (self.db.execute(query, (key,)).fetchone() for key in keys)
+        found = (self.db.execute(f"{ROWS} WHERE key = ?", (key,)).fetchone() for key in keys)
         return {row.key: row for row in self._read_rows(values for values in found if values)}
 
     def oldest(self, n: int, until: float | None = None) -> list[KeyedRow]:
-        """Return up to n rows that have waited longest; only those that came by a certain time, if one is given.
-
-        Rows whose label is there, so that they are about to be learned with it, do not count as waiting.
-        """
+        """Return up to n rows that have waited longest, and came by a time; not those whose label is there."""
         query = f"{ROWS} WHERE label IS NULL AND time <= ? {self._without_label} ORDER BY time, rows.number LIMIT ?"
         return self._read_rows(self.db.execute(query, (float("inf") if until is None else until, n)))
 
@@ -152,15 +140,11 @@ class Transaction:
         if waited < len(values):  # those that waited have their label by now: it does them no harm
             self.db.executemany("UPDATE rows SET label = ? WHERE key = ?", [(text, key) for text, _, key in values])
         self.remove_early(labels)
-        surplus = self.n("learned") - self.limit
-        if surplus > 0:
+        if (surplus := self.n("learned") - self.limit) > 0:
             self._delete_learned("ORDER BY time, number LIMIT ?", surplus)
 
     def revert_labels(self, labels: Mapping[str, Any]) -> None:
-        """Undo :meth:`set_labels`: a row has the earlier label again, or goes if that is None.
-
-        A row that has come anew under the same key stays as it is.
-        """
+        """Undo :meth:`set_labels`: a row has the earlier label again, or goes if that is None; a new one stays."""
         for key, label in labels.items():
             if label is None:
                 self._delete_learned("AND key = ?", key)
@@ -199,8 +183,7 @@ class Transaction:
         values = [(key, time, json.dumps(label)) for key, label in labels.items()]
         self.db.executemany("INSERT INTO early (key, time, label) VALUES (?, ?, ?)", values)
         self.count(early=len(values))
-        surplus = self.n("early") - self.limit
-        if surplus > 0:
+        if (surplus := self.n("early") - self.limit) > 0:
             self._delete_early("WHERE NOT due ORDER BY time, rowid LIMIT ?", surplus)
 
     def early_labels(self) -> list[Any]:
@@ -228,3 +211,9 @@ class Transaction:
         query = f"DELETE FROM early WHERE rowid IN (SELECT rowid FROM early {which}) RETURNING due"
         gone = [due for (due,) in self.db.execute(query, (value,))]
         self.count(early=-len(gone), due=-sum(gone))
+
+
+def _answer_text(answer: Any) -> str | bytes:
+    """Return an answer as it is kept: JSON, compressed if it is long."""
+    text = json.dumps(answer)
+    return text if len(text) <= SHORT else zlib.compress(text.encode())
