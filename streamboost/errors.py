@@ -32,6 +32,11 @@ class NewerFormat(SnapshotError):
     """A saved model is of a format that only a later version reads."""
 
 
+def refused(name: str, value: object, expected: str, kind: type[Exception] = ValueError) -> Exception:
+    """Return an error that says what a parameter is, and what was expected."""
+    return kind(f"{name} is {value!r}, expected {expected}")
+
+
 def require(package: str, *, extra: str, by: str) -> ModuleType:
     """Import ``package``, or say which extra brings it.
 

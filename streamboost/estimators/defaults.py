@@ -18,6 +18,7 @@ from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
+from streamboost.errors import refused
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -63,7 +64,7 @@ def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
     name = "squared_error" if loss == "auto" else loss
     if not isinstance(name, str) or name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
         names = [name for name in losses.NAMES if name not in ("log_loss", *ONE_VERSUS_REST)]
-        raise _refused("loss", loss, f"one of {', '.join(map(repr, names))}, or a Loss. For classes use SGBClassifier.")
+        raise refused("loss", loss, f"one of {', '.join(map(repr, names))}, or a Loss. For classes use SGBClassifier.")
     return losses.by_name(name, n_outputs=n_outputs)
 
 
@@ -76,7 +77,7 @@ def make_classification_loss(loss: str | Loss, n_classes: int) -> Loss:
     if name in ONE_VERSUS_REST:
         return losses.by_name(name, n_outputs=1 if n_classes <= 2 else n_classes, l2=l2)
     names = "'log_loss', 'logistic', 'hinge', or the loss object of one of these"
-    raise _refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.")
+    raise refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.")
 
 
 def is_one_versus_rest(loss: str | Loss) -> bool:
@@ -97,10 +98,10 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     """
     memories = check_memory(options.memory)
     if not (isinstance(options.budget, (int, float)) and options.budget > 0):
-        raise _refused("budget", options.budget, "a number above 0: 1 is the usual work per row, 2 twice as much.")
+        raise refused("budget", options.budget, "a number above 0: 1 is the usual work per row, 2 twice as much.")
     limit = options.memory_limit_mb
     if limit is not None and not (_is_number(limit) and limit > 0):
-        raise _refused("memory_limit_mb", limit, "a number above 0. For no limit, leave it out.")
+        raise refused("memory_limit_mb", limit, "a number above 0. For no limit, leave it out.")
     is_tree = isinstance(options.learner, str) and options.learner == "tree"
     if options.monotonic_cst is not None and not (is_tree and isinstance(options.base, (str, int, float))):
         raise ValueError(
@@ -149,9 +150,9 @@ def check_memory(memory: Any) -> list[int | None]:
     """Memories, the longest first."""
     given = list(memory) if isinstance(memory, Sequence | np.ndarray) and not isinstance(memory, str) else [memory]
     if not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in given):
-        raise _refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
+        raise refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
     if not given or len(set(given)) < len(given):
-        raise _refused("memory", memory, "one or several different numbers of rows.")
+        raise refused("memory", memory, "one or several different numbers of rows.")
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))
 
 
@@ -162,7 +163,7 @@ def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
         return copy.deepcopy(learner)  # with as many learners as it has
     if not (isinstance(n_learners, (int, np.integer)) and n_learners >= 1):
         way_out = "If unsure, leave it out: the default is 60."
-        raise _refused("n_estimators", n_learners, f"a whole number of at least 1. {way_out}")
+        raise refused("n_estimators", n_learners, f"a whole number of at least 1. {way_out}")
     n_learners = int(n_learners)
     if isinstance(learner, str):
         if learner == "tree":
@@ -171,11 +172,11 @@ def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
             return LinearStack(n_learners)
         if learner == "mlp":
             return TwoLayerStack(max(1, round(n_learners * NETS)), rate=NET_RATE)
-        raise _refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, or a model to wrap. {UNSURE}")
+        raise refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, or a model to wrap. {UNSURE}")
     refuse_class("learner", learner)
     if not (callable(learner) or any(has(learner, *names) for names in MODELS)):
         models = "a River or scikit-learn regressor, or a function fit(X, target, weight) that returns h(X)"
-        raise _refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, {models}. {UNSURE}", TypeError)
+        raise refused("learner", learner, f"'tree', 'linear', 'mlp', a stack, {models}. {UNSURE}", TypeError)
     return wrap(copy.deepcopy(learner), n_learners)
 
 
@@ -183,7 +184,7 @@ def make_trees(options: Any, level: Level) -> TreeStack:
     """The trees of one booster of the ladder."""
     if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
         way_out = "If unsure, leave it out: the default is 1."
-        raise _refused("l2", options.l2, f"a finite number of at least 0. {way_out}")
+        raise refused("l2", options.l2, f"a finite number of at least 0. {way_out}")
     depth = options.max_depth
     if isinstance(depth, (int, np.integer)) and depth > 0:
         depth = max(1, depth - level.depth)
@@ -204,7 +205,7 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
             return Linear(forget=forget, monotonic_cst=monotonic_cst)
         if base == "constant":
             return Constant()
-        raise _refused("base", base, f"'linear', 'constant', a number, a base or a fitted model. {UNSURE}")
+        raise refused("base", base, f"'linear', 'constant', a number, a base or a fitted model. {UNSURE}")
     if isinstance(base, Base):
         return copy.deepcopy(base)
     refuse_class("base", base)
@@ -212,7 +213,7 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
     if (is_number and not np.isfinite(base)) or not (is_number or callable(base) or hasattr(base, "predict")):
         models = "a base, a fitted estimator with predict, or a function X -> scores"
         kind = ValueError if is_number else TypeError
-        raise _refused("base", base, f"'linear', 'constant', a finite number, {models}. {UNSURE}", kind)
+        raise refused("base", base, f"'linear', 'constant', a finite number, {models}. {UNSURE}", kind)
     return Constant(base) if is_number else Frozen(base)
 
 
@@ -227,7 +228,7 @@ def make_descent(
     if descent is not None:
         if not isinstance(descent, Descent):
             expected = f"one of streamboost.descents, such as GradientDescent(0.1). {UNSURE}"
-            raise _refused("descent", descent, expected, TypeError)
+            raise refused("descent", descent, expected, TypeError)
         if learning_rate is not None:
             raise ValueError(
                 f"learning_rate is {learning_rate!r} beside a descent, which has a step of its own. Leave one out."
@@ -241,7 +242,7 @@ def make_descent(
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
         way_out = "If unsure, leave it out: the loss suggests one."
-        raise _refused("learning_rate", learning_rate, f"a finite number above 0, or 'theory'. {way_out}")
+        raise refused("learning_rate", learning_rate, f"a finite number above 0, or 'theory'. {way_out}")
     step_size = learning_rate * steps * (2.0 if one_score else 1.0)
     return GradientDescent(step_size) if loss.smooth else ResidualProjection(step_size)
 
@@ -252,11 +253,6 @@ def make_replay(memory: int | None, budget: float, stack: Stack) -> Replay | Non
         return None
     every = max(SPARING, (memory or 16384) // REFITS) / budget
     return Replay(memory, refit_every=max(1, round(every)), soonest=EAGER)
-
-
-def _refused(name: str, value: object, expected: str, kind: type[Exception] = ValueError) -> Exception:
-    """Say what a parameter is, and what was expected."""
-    return kind(f"{name} is {value!r}, expected {expected}")
 
 
 def _is_number(value: object) -> bool:

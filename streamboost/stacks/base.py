@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.errors import refused
 from streamboost.features.binning import Bins
 
 LeafIds = NDArray[np.uint16]
@@ -65,10 +66,8 @@ class Stack(ABC):
 
     def __init__(self, n_learners: int) -> None:
         if not isinstance(n_learners, (int, np.integer)) or n_learners < 1:
-            raise ValueError(
-                f"n_learners is {n_learners!r}, expected a whole number of at least 1. "
-                "If unsure, leave it out: every stack has a default."
-            )
+            way_out = "If unsure, leave it out: every stack has a default."
+            raise refused("n_learners", n_learners, f"a whole number of at least 1. {way_out}")
         self.n_learners = int(n_learners)
         self.n_features = self.n_outputs = 0
 

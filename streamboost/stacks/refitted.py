@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.errors import refused
 from streamboost.stacks.base import LeafIds, Stack, Window
 
 Rule: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -217,24 +218,24 @@ def checked_answer(answer: object, shape: tuple[int, int], who: str) -> FloatArr
     except (TypeError, ValueError):
         said = np.empty(())
     if said.ndim == 0:
-        raise ValueError(
-            f"{who} said {reprlib.repr(answer)} of {shape[0]} rows, expected an array of shape {shape}. "
-            "A weak learner must answer every row with a number."
-        )
+        told = f"{who} said {reprlib.repr(answer)} of {shape[0]} rows, expected an array of shape {shape}."
+        raise ValueError(f"{told} A weak learner must answer every row with a number.")
     if said.shape == shape[:1] and shape[1] == 1:
         said = said[:, None]
     if said.shape != shape:
-        raise ValueError(
-            f"{who} said an array of shape {said.shape}, expected {shape}: one row for each of X, one column for "
-            "each output. Check what it predicts for several rows."
-        )
+        told = f"{who} said an array of shape {said.shape}, expected {shape}"
+        way_out = "Check what it predicts for several rows."
+        raise ValueError(f"{told}: one row for each of X, one column for each output. {way_out}")
     if not np.isfinite(said).all():
         row, output = np.argwhere(~np.isfinite(said))[0]
-        raise ValueError(
-            f"{who} said {said[row, output]} of row {row}, expected a finite number. "
-            "It may have diverged: scale the inputs, or take smaller steps."
-        )
+        raise diverged(who, said[row, output], row)
     return said
+
+
+def diverged(who: str, answer: object, row: int) -> ValueError:
+    """What to say of an answer that is no number."""
+    told = f"{who} said {answer} of row {row}, expected a finite number."
+    return ValueError(f"{told} It may have diverged: scale the inputs, or take smaller steps.")
 
 
 # What anyone's models take.
@@ -255,10 +256,8 @@ class Habits(NamedTuple):
         """Ask the estimator, or refuse it."""
         refuse_class("estimator", estimator)
         if not has(estimator, method, "predict"):
-            raise TypeError(
-                f"estimator is {estimator!r}, expected a regressor with {method} and predict. "
-                "For other models use wrap."
-            )
+            expected = f"a regressor with {method} and predict. For other models use wrap."
+            raise refused("estimator", estimator, expected, TypeError)
         kind = type(estimator).__name__
         # an estimator without tags has declared nothing, so it gets its rows as they are
         from sklearn.pipeline import Pipeline  # here, since it takes seconds that those who need none of it would wait
@@ -266,10 +265,7 @@ class Habits(NamedTuple):
 
         tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
         if tags is not None and tags.estimator_type not in (None, "regressor"):
-            raise TypeError(
-                f"estimator is a {tags.estimator_type} ({kind}), expected a regressor: weak learners follow gradients "
-                "even when the booster classifies. Use its regression sibling."
-            )
+            raise no_regressor("estimator", tags.estimator_type, kind)
         return cls(
             kind=kind,
             method=method,
@@ -309,19 +305,22 @@ def has(model: object, *names: str) -> bool:
     return all(hasattr(model, name) for name in names)
 
 
+def no_regressor(argument: str, is_a: str, kind: str) -> TypeError:
+    """What to say of a model that predicts something else than numbers."""
+    why = "weak learners follow gradients even when the booster classifies"
+    return TypeError(f"{argument} is a {is_a} ({kind}), expected a regressor: {why}. Use its regression sibling.")
+
+
 def refuse_class(argument: str, model: object) -> None:
     """Remind whoever forgot the parentheses."""
     if isinstance(model, type):
-        raise TypeError(
-            f"{argument} is the class {model.__name__}, expected an instance of it. Write {model.__name__}(...)."
-        )
+        told = f"{argument} is the class {model.__name__}, expected an instance of it."
+        raise TypeError(f"{told} Write {model.__name__}(...).")
 
 
 def refuse_weights(weight: FloatArray, kind: str, why: str) -> None:
     """Refuse weights other than 0 and 1: a model that counts rows cannot count half of one."""
     odd = weight[(weight != 0) & (weight != 1)]
     if len(odd):
-        raise ValueError(
-            f"weight holds {odd[0]}, but {kind} learns without weights ({why}): expected 0 or 1. "
-            "Use a model that takes weights, or leave them out."
-        )
+        told = f"weight holds {odd[0]}, but {kind} learns without weights ({why}): expected 0 or 1."
+        raise ValueError(f"{told} Use a model that takes weights, or leave them out.")

@@ -68,10 +68,8 @@ class Block(ABC):
         trained = list(self.trained.values())
         self.optimizer = optimizer(trained) if optimizer else torch_module().optim.Adam(trained, lr=RATE, fused=True)
         if not hasattr(self.optimizer, "step"):
-            raise TypeError(
-                f"optimizer(parameters) returned {self.optimizer!r}, expected a torch.optim.Optimizer. "
-                "Write lambda parameters: torch.optim.Adam(parameters, lr=0.003)."
-            )
+            told = f"optimizer(parameters) returned {self.optimizer!r}, expected a torch.optim.Optimizer."
+            raise TypeError(f"{told} Write lambda parameters: torch.optim.Adam(parameters, lr=0.003).")
 
     @abstractmethod
     def _take_tensors(self) -> None:
@@ -116,10 +114,8 @@ class Block(ABC):
         return gradients, buffers
 
     def _not_finite(self, i: int, what: str) -> FloatingPointError:
-        return FloatingPointError(
-            f"{self.who(i)} has {what} that is not finite, so the step was not taken. "
-            "Use a smaller learning rate, standardize=True, or check the module for a division or a logarithm."
-        )
+        way_out = "Use a smaller learning rate, standardize=True, or check the module for a division or a logarithm."
+        return FloatingPointError(f"{self.who(i)} has {what} that is not finite, so the step was not taken. {way_out}")
 
     def take(self, gradients: Tensors, buffers: Tensors) -> None:
         """Make the step."""
@@ -163,15 +159,11 @@ class Block(ABC):
         if not isinstance(said, torch.Tensor):
             raise ValueError(f"{who} said a {type(said).__name__}, expected a tensor of shape {shape}.")
         if tuple(said.shape) != shape and not (tuple(said.shape) == shape[:1] and shape[1] == 1):
-            raise ValueError(
-                f"{who} said an array of shape {tuple(said.shape)} of {len(x)} rows, expected {shape}: one row for "
-                "each of X, one column for each output. Check the last layer."
-            )
+            told = f"{who} said an array of shape {tuple(said.shape)} of {len(x)} rows, expected {shape}: one row for"
+            raise ValueError(f"{told} each of X, one column for each output. Check the last layer.")
         if x._version != version:  # every write into a tensor raises it
-            raise ValueError(
-                f"{who} wrote into the rows it was given, which are not its own. Use operations that are not in "
-                "place: inplace=False, x = x * 2."
-            )
+            told = f"{who} wrote into the rows it was given, which are not its own."
+            raise ValueError(f"{told} Use operations that are not in place: inplace=False, x = x * 2.")
         return said.reshape(shape)
 
 
@@ -192,14 +184,12 @@ class StackedModules(Block):
             run = torch.vmap(lambda tensors: self._call(0, tensors, x, f"the module ({kind})"))
             said = run({**self.parameters, **buffers})  # (k, n, m)
         except RuntimeError as error:
-            raise ValueError(
-                f"the modules ({kind}) do not run as one on rows of shape {tuple(x.shape)}: {error}. Check their first "
-                "layer, or use mode='list', which takes any module."
-            ) from error
+            told = f"the modules ({kind}) do not run as one on rows of shape {tuple(x.shape)}: {error}."
+            way_out = "Check their first layer, or use mode='list', which takes any module."
+            raise ValueError(f"{told} {way_out}") from error
         if any(not torch.equal(buffer, self.buffers[name]) for name, buffer in buffers.items()):
-            raise TypeError(
-                f"the module ({kind}) changes its buffers while it runs, as batch normalisation does. Use mode='list'."
-            )
+            told = f"the module ({kind}) changes its buffers while it runs, as batch normalisation does."
+            raise TypeError(f"{told} Use mode='list'.")
         return said.movedim(0, 1)
 
     def _gradients_of(self, i: int, gradients: Tensors) -> list[Tensor]:
@@ -221,9 +211,8 @@ class ListedModules(Block):
             try:
                 said.append(self._call(i, others and self._own(i, others), x, self.who(i)))
             except RuntimeError as error:
-                raise ValueError(
-                    f"{self.who(i)} does not run on rows of shape {tuple(x.shape)}: {error}. Check its first layer."
-                ) from error
+                told = f"{self.who(i)} does not run on rows of shape {tuple(x.shape)}: {error}."
+                raise ValueError(f"{told} Check its first layer.") from error
         return torch_module().stack(said, dim=1)
 
     @staticmethod

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
+from streamboost.errors import refused
 from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.stacks.base import Stack
 from streamboost.stacks.torch_blocks import Block, ListedModules, Place, StackedModules, drawing_from, torch_module
@@ -83,14 +84,10 @@ class TorchStack(Stack):
     ) -> None:
         super().__init__(n_learners)
         if mode not in ("vmap", "list"):
-            raise ValueError(
-                f"mode is {mode!r}, expected 'vmap' or 'list'. If unsure, take 'list': it runs any module."
-            )
+            raise refused("mode", mode, "'vmap' or 'list'. If unsure, take 'list': it runs any module.")
         if isinstance(factory, torch_module().nn.Module):
-            raise TypeError(
-                f"factory is a module ({type(factory).__name__}), expected a function that returns a fresh one at "
-                "every call. Write lambda: ... around what makes it."
-            )
+            told = f"factory is a module ({type(factory).__name__}), expected a function that returns a fresh one"
+            raise TypeError(f"{told} at every call. Write lambda: ... around what makes it.")
         self.factory, self.takes_shapes = factory, _takes_shapes(factory)
         self.optimizer, self.mode, self.standardize = optimizer, mode, standardize
 
@@ -141,10 +138,9 @@ class TorchStack(Stack):
                     answers = block.say(Z[:, : block.place.n_features])
                     if not np.isfinite(answers).all():
                         row, i, output = np.argwhere(~np.isfinite(answers))[0]
-                        raise FloatingPointError(
-                            f"{block.who(i)} said {answers[row, i, output]} of row {row}, expected a finite number. "
-                            "It may have diverged: use a smaller learning rate, or standardize=True."
-                        )
+                        told = f"{block.who(i)} said {answers[row, i, output]} of row {row}, expected a finite number."
+                        way_out = "It may have diverged: use a smaller learning rate, or standardize=True."
+                        raise FloatingPointError(f"{told} {way_out}")
                     said[:, block.place.learners, block.place.outputs] = answers
         return said
 
@@ -195,9 +191,8 @@ class TorchStack(Stack):
     def add_outputs(self, k: int) -> None:
         """Append k outputs, for which every learner gets one module more."""
         if not self.takes_shapes:
-            raise TypeError(
-                f"{k} outputs cannot be added: factory() takes no shapes. Write factory(n_features, n_outputs)."
-            )
+            told = f"{k} outputs cannot be added: factory() takes no shapes."
+            raise TypeError(f"{told} Write factory(n_features, n_outputs).")
         self._append(slice(0, self.n_learners), slice(self.n_outputs, self.n_outputs + k))
         self.n_outputs += k
 
@@ -221,7 +216,7 @@ class TorchStack(Stack):
 def _takes_shapes(factory: Callable[..., Any]) -> bool:
     """Whether it is to be called with (n_features, n_outputs), or with nothing; refuse any other."""
     if not callable(factory):
-        raise TypeError(f"factory is {factory!r}, expected a function that returns a fresh module at every call.")
+        raise refused("factory", factory, "a function that returns a fresh module at every call.", TypeError)
     try:
         signature = inspect.signature(factory)
     except ValueError:  # of something compiled
@@ -232,6 +227,5 @@ def _takes_shapes(factory: Callable[..., Any]) -> bool:
         except TypeError:
             continue
         return n_arguments == 2
-    raise TypeError(
-        f"factory takes {signature}, expected no argument or (n_features, n_outputs). Write a lambda around it."
-    )
+    told = f"factory takes {signature}, expected no argument or (n_features, n_outputs)."
+    raise TypeError(f"{told} Write a lambda around it.")

@@ -131,9 +131,8 @@ def update_rule(update: str | UpdateRule, rate: float | None) -> UpdateRule:
     """
     if isinstance(update, UpdateRule):
         if rate is not None:
-            raise ValueError(
-                f"rate is {rate!r} beside update={update!r}, which has a rate of its own. Give the rate to the rule."
-            )
+            told = f"rate is {rate!r} beside update={update!r}, which has a rate of its own."
+            raise ValueError(f"{told} Give the rate to the rule.")
         return update
     if not isinstance(update, str) or update not in BY_NAME:
         raise ValueError(f"update is {update!r}, expected one of {sorted(BY_NAME)} or a rule such as Adam(rate=0.01).")

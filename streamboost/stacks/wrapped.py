@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.errors import refused
 from streamboost.stacks import refitted
 from streamboost.stacks.base import Stack
 from streamboost.stacks.refitted import BatchStack, FunctionStack, Habits, has, refuse_class
@@ -62,11 +63,9 @@ def wrap(model: Any, n_learners: int = 10) -> Stack:
     for fits, make in kinds:
         if fits:
             return make(model, n_learners)
-    raise TypeError(
-        f"model is {model!r}, expected a Stack, a River regressor (learn_one, predict_one, clone), a scikit-learn "
-        "regressor (partial_fit or fit, and predict), or a function fit(X, target, weight) that returns h(X). "
-        "For anything else write a Stack."
-    )
+    river, sklearn = "a River regressor (learn_one, predict_one, clone)", "(partial_fit or fit, and predict)"
+    others = "or a function fit(X, target, weight) that returns h(X). For anything else write a Stack."
+    raise refused("model", model, f"a Stack, {river}, a scikit-learn regressor {sklearn}, {others}", TypeError)
 
 
 class Copy(NamedTuple):
@@ -140,16 +139,11 @@ class RiverStack(CopiedStack):
         super().__init__(n_learners)
         refuse_class("model", model)
         if not _speaks_river(model):
-            raise TypeError(
-                f"model is {model!r}, expected a River regressor, with learn_one, predict_one and clone. "
-                "For other models use wrap."
-            )
+            expected = "a River regressor, with learn_one, predict_one and clone. For other models use wrap."
+            raise refused("model", model, expected, TypeError)
         last = _last_step(model)
         if hasattr(last, "predict_proba_one"):
-            raise TypeError(
-                f"model is a classifier ({type(last).__name__}), expected a regressor: weak learners follow gradients "
-                "even when the booster classifies. Use its regression sibling."
-            )
+            raise refitted.no_regressor("model", "classifier", type(last).__name__)
         self.model = model
         self.kind = type(last).__name__
         self._takes_weight = "w" in inspect.signature(last.learn_one).parameters
@@ -287,8 +281,5 @@ def _number(answer: object, row: int, who: str) -> float:
     if answer is None:
         return 0.0
     if not isinstance(answer, Real) or math.isinf(answer):
-        raise ValueError(
-            f"{who} said {answer!r} of row {row}, expected a finite number. "
-            "It may have diverged: scale the inputs, or take smaller steps."
-        )
+        raise refitted.diverged(who, repr(answer), row)
     return 0.0 if math.isnan(answer) else float(answer)
