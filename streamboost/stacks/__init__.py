@@ -10,16 +10,6 @@ from streamboost.stacks.tree import TreeStack
 from streamboost.stacks.wrapped import PartialFitStack, RiverStack, wrap
 
 __all__ = [
-    "BatchStack",
-    "ConvStack",
-    "FunctionStack",
-    "LinearStack",
-    "PartialFitStack",
-    "RiverStack",
-    "Stack",
-    "TorchStack",
-    "TreeStack",
-    "TwoLayerStack",
-    "Window",
-    "wrap",
-]
+    "BatchStack", "ConvStack", "FunctionStack", "LinearStack", "PartialFitStack", "RiverStack", "Stack", "TorchStack",
+    "TreeStack", "TwoLayerStack", "Window", "wrap",
+]  # fmt: skip
