@@ -19,9 +19,6 @@ REFUSALS = (TypeError, ValueError, pa.ArrowException)  # what a model raises of 
 NUMBER, TEXT = pa.float64(), pa.string()
 
 
-# Tables.
-
-
 def as_table(table: Any) -> Any:
     """Return a table of distinct columns, or raise an error that says how to make one."""
     if isinstance(table, pa.RecordBatch):
@@ -85,9 +82,6 @@ def _checked_schema(schema: Any) -> bytes:
     return data
 
 
-# Keys and labels.
-
-
 def check_keys(keys: Sequence[str], name: str = "key") -> list[str]:
     """Return keys as a list; refuse what is no text, and a key that is there twice."""
     if isinstance(keys, (str, bytes)):
@@ -129,9 +123,6 @@ def label_column(labels: Sequence[Any]) -> Any:
         raise ValueError(
             f"targets do not fit into one column ({error}), expected all numbers, all texts or all booleans."
         ) from error
-
-
-# Columns and classes.
 
 
 class Bounds(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.authentication import requires
@@ -72,6 +73,7 @@ def create_app(
     live.max_classes = min(limits.classes, live.max_classes or limits.classes)
     handlers = Handlers(live, feed, limits, live.on_learned)
     monitoring = handlers.monitoring
+    learn, label = (partial(handlers.learn, parse=parse) for parse in (handlers.rows_to_learn, handlers.labels_to_take))
     page, file, events = routes(feed)
     described = document(limits, tokens is not None)
 
@@ -95,8 +97,8 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/predict", requires("predict")(handlers.predict), methods=["POST"]),
-            Route("/learn", requires("learn")(handlers.learn), methods=["POST"]),
-            Route("/label", requires("learn")(handlers.label), methods=["POST"]),
+            Route("/learn", requires("learn")(learn), methods=["POST"]),
+            Route("/label", requires("learn")(label), methods=["POST"]),
             Route("/checkpoint", requires("admin")(handlers.checkpoint), methods=["POST"]),
             Route("/model", requires("predict")(monitoring.model)),
             Route("/metrics", requires("predict")(monitoring.metrics)),

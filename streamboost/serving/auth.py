@@ -104,22 +104,20 @@ def no_access(request: Request) -> Response:
 def read_tokens(path: str | os.PathLike[str]) -> Tokens:
     """Read tokens from a file; a line that is not understood is an error with its number, and never shows the token."""
     scopes: dict[str, object] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
-        if not words:
-            continue
-        try:
-            if len(words) != 2:
-                raise ValueError("expected a token and its scopes, as in: TOKEN predict,learn")
-            if words[0] in scopes:
-                raise ValueError("the token is there already. Keep one of the two lines.")
-            scopes[words[0]] = _check(words[0], words[1].split(","), "the token")
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r}, line {number}: {error}") from None
+    lines, where = Path(path).read_text(encoding="utf-8").splitlines(), ""
     try:
+        for number, line in enumerate(lines, start=1):
+            words, where = list(takewhile(lambda word: not word.startswith("#"), line.split())), f", line {number}"
+            if len(words) not in (0, 2):
+                raise ValueError("expected a token and its scopes, as in: TOKEN predict,learn")
+            if words and words[0] in scopes:
+                raise ValueError("the token is there already. Keep one of the two lines.")
+            if words:
+                scopes[words[0]] = _check(words[0], words[1].split(","), "the token")
+        where = ""
         return Tokens(scopes)
     except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from None
+        raise ValueError(f"{str(path)!r}{where}: {error}") from None
 
 
 def _check(token: str, names: object, what: str) -> frozenset[str]:

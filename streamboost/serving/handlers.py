@@ -54,13 +54,10 @@ class Handlers:
         self.monitoring = Monitoring(live, self.writer, keeper, self.in_flight, feed)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
 
-    # Predicting.
-
     async def predict(self, request: Request) -> Response:
         """Predict rows; those with keys are kept until their labels come."""
         is_arrow = _is_arrow(request)
-        body = await read_body(request, self.limits, self.in_flight)
-        try:
+        async with read_body(request, self.limits, self.in_flight) as body:
             rows, id, keys = await self._call(len(body) <= SMALL_BYTES, self._rows_to_predict, request, is_arrow, body)
             copy, n = self.writer.published, len(rows)
             if copy.is_ready:
@@ -68,12 +65,10 @@ class Handlers:
             elif keys:
                 found = Predicted([None] * n)
             else:
-                sentence = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
-                raise Refused(409, sentence)
+                told = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
+                raise Refused(409, told)
             if keys:
                 await self._call(False, self._remember, keys, rows, found, id)
-        finally:
-            self.in_flight.n_bytes -= len(body)
         self.monitoring.predicted.inc(n)
         names = rows.column_names if is_arrow else {name for row in rows for name in row}
         unknown = [name for name in names if name not in copy.columns] if copy.is_ready else []
@@ -112,16 +107,6 @@ class Handlers:
             return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
 
-    # Learning: parsed in whatever thread, done in the writer's.
-
-    async def learn(self, request: Request) -> Response:
-        """Learn rows."""
-        return await self._submit(request, self._rows_to_learn)
-
-    async def label(self, request: Request) -> Response:
-        """Take labels of rows that were predicted with a key."""
-        return await self._submit(request, self._labels_to_take)
-
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""
 
@@ -131,20 +116,18 @@ class Handlers:
 
         return json_response(await asyncio.wrap_future(self.writer.submit(save)))
 
-    async def _submit(self, request: Request, parse: Callable[[Request, bool, bytes], ParsedRequest]) -> Response:
+    async def learn(self, request: Request, parse: Callable[[Request, bool, bytes], ParsedRequest]) -> Response:
+        """Have the writer learn what is parsed: rows, or labels of rows that were predicted with a key."""
         is_arrow = _is_arrow(request)
-        body = await read_body(request, self.limits, self.in_flight)
-        try:
+        async with read_body(request, self.limits, self.in_flight) as body:
             parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
             if parsed.keys:
                 done = self.writer.submit(partial(self._take_labels, parsed))
             else:
                 done = self.writer.submit(None, parsed, len(parsed.rows))
             return json_response(await asyncio.wrap_future(done))
-        finally:
-            self.in_flight.n_bytes -= len(body)
 
-    def _rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
+    def rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """Read a table with the target among its columns."""
         target, limits, id = self.live.target, self.limits, UNSET
         if is_arrow:
@@ -160,18 +143,20 @@ class Handlers:
         self._check_classes(labels)
         return ParsedRequest(table, take_id(request, id, limits))
 
-    def _labels_to_take(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
+    def labels_to_take(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """Read keys and targets."""
         target, limits, id = self.live.target, self.limits, UNSET
-        key = take_parameter(request, "key", limits.name_length)
+        key = take_parameter(request, "key", limits.name_length) or "key"
         if is_arrow:
             table = arrow_bodies.parse_table(body, limits)
-            keys, targets = arrow_bodies.take_labels(table, key or "key", target, limits)
+            keys, targets = arrow_bodies.take_labels(table, key, target, limits)
             labels = arrow_bodies.largest_numbers(targets)
         else:
             parsed = json_bodies.decode(body, "Labels", limits)
-            keys, targets = json_bodies.take_labels(parsed, target, limits)
             id, labels = parsed.id, [label.target for label in parsed.labels]
+            json_bodies.check_count(len(labels), limits)
+            keys = json_bodies.check_keys([label.key for label in parsed.labels], len(labels), limits)
+            targets = json_bodies.column_of(labels, target)
         self._check_classes(labels)
         return ParsedRequest(targets, take_id(request, id, limits), keys)
 

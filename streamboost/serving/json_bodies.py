@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from itertools import chain, repeat
 from operator import contains
@@ -46,11 +46,9 @@ class InFlightBytes:
         self.n_bytes += n
 
 
-async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) -> bytes:
-    """Read the whole body; the caller subtracts its length from ``in_flight`` when it is done with it.
-
-    What is too large is refused as soon as that is known: by its announced length, or while it is read.
-    """
+@asynccontextmanager
+async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) -> AsyncIterator[bytes]:
+    """Read the whole body, which is in flight until it is done with; what is too large is refused as soon as known."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "the body is compressed, which is not taken. Send it as it is.")
     announced = request.headers.get("content-length", "")
@@ -58,24 +56,24 @@ async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) 
         raise _too_large(limits)
     parts, length = [], 0
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                if not part:
-                    continue
-                if length + len(part) > limits.body_bytes:
-                    raise _too_large(limits)
-                in_flight.take(len(part))
-                length += len(part)
-                parts.append(part)
-    except BaseException as error:
-        in_flight.n_bytes -= length
-        if isinstance(error, TimeoutError):
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                async for part in request.stream():
+                    if not part:
+                        continue
+                    if length + len(part) > limits.body_bytes:
+                        raise _too_large(limits)
+                    in_flight.take(len(part))
+                    length += len(part)
+                    parts.append(part)
+        except TimeoutError:
             told = f"the body did not come within {limits.body_seconds:g} seconds. Send it faster, or less."
             raise Refused(408, told, CLOSE) from None
-        if isinstance(error, ClientDisconnect):
+        except ClientDisconnect:
             raise Refused(400, "the connection was closed before the body had come.", CLOSE) from None
-        raise
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        yield b"".join(parts)
+    finally:
+        in_flight.n_bytes -= length
 
 
 def _too_large(limits: Limits) -> Refused:
@@ -247,13 +245,6 @@ def learning_table(parsed: Any, rows: list[Row], target: str, limits: Limits) ->
         told = f"the rows have no column {target!r}, the target. Send it in the rows, or a list called targets."
         raise Refused(422, told)
     return table_of(rows, limits)
-
-
-def take_labels(parsed: Any, target: str, limits: Limits) -> tuple[list[str], Any]:
-    """Return keys and their targets, an Arrow array of one kind."""
-    check_count(len(parsed.labels), limits)
-    keys = check_keys([label.key for label in parsed.labels], len(parsed.labels), limits)
-    return keys, column_of([label.target for label in parsed.labels], target)
 
 
 def column_of(values: list[Any], name: str) -> Any:

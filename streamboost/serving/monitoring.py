@@ -74,7 +74,11 @@ class ScoreKeeper:
             return
         with self._lock:
             if SCORES not in state:
-                state[SCORES] = ScoreBook(_default_metrics(batch), every=FOREVER, window=self.window)
+                answers = batch.answers  # numbers are predicted as floats, classes never are
+                is_number = answers.probabilities is None and np.asarray(answers.values).dtype.kind == "f"
+                kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
+                metrics = [kind for kind in kinds if answers.probabilities is not None or kind.need != "probability"]
+                state[SCORES] = ScoreBook(metrics, every=FOREVER, window=self.window)
             for _ in state[SCORES].add(Scored(batch.y, predicted, 0.0)):
                 pass
 
@@ -83,14 +87,6 @@ class ScoreKeeper:
         with self._lock:
             report = state[SCORES].report() if SCORES in state else None
         return ({}, {}) if report is None else (report.running, report.windowed)
-
-
-def _default_metrics(batch: LearnedBatch) -> list[Any]:
-    """Return the usual metrics for what was learned: numbers are predicted as floats, classes never are."""
-    predicted = batch.answers
-    is_number = predicted.probabilities is None and np.asarray(predicted.values).dtype.kind == "f"
-    kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
-    return [kind for kind in kinds if predicted.probabilities is not None or kind.need != "probability"]
 
 
 class Monitoring:

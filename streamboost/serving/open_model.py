@@ -101,7 +101,12 @@ def open_live(
     try:
         if task is not None and task != live.task:
             raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
-        _check_default(live)
+        given, kind = live.default, live.label_kind
+        if given is not None and live.task == "regression" and (isinstance(given, str) or not math.isfinite(given)):
+            raise Unusable(f"default is {given!r}, expected a number, as the model learns numbers.")
+        if given is not None and kind is not None and kind_of(given) != kind:
+            known = next(iter(live.model.labels_.numbers))
+            raise Unusable(f"default is {given!r}, expected a class like those of the model, such as {known!r}.")
     except BaseException:
         live.close()
         raise
@@ -143,16 +148,3 @@ def _whole_model(model: Any, path: Path) -> Any:
     if not isinstance(model, StreamEstimator):
         raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     return model
-
-
-def _check_default(live: ServedModel) -> None:
-    """Refuse a label for rows that waited too long which the model would never learn."""
-    default, kind = live.default, live.label_kind
-    if default is None:
-        return
-    if live.task == "regression":
-        if isinstance(default, str) or not math.isfinite(default):
-            raise Unusable(f"default is {default!r}, expected a number, as the model learns numbers.")
-    elif kind is not None and kind_of(default) != kind:
-        known = next(iter(live.model.labels_.numbers))
-        raise Unusable(f"default is {default!r}, expected a class like those of the model, such as {known!r}.")

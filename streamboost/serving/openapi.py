@@ -119,9 +119,6 @@ def _reading() -> Document:
     return {path: {"get": operation} for path, operation in operations.items()}
 
 
-# Parts of an operation.
-
-
 def _operation(
     name: str, summary: str, content: Document, errors: tuple[int, ...], scope: str | None = None, **more: Any
 ) -> Document:

@@ -2,8 +2,7 @@
 
 uvicorn has a time-out for idle connections, but none for a head that comes letter by letter, nor for the rest of a body
 that was refused already; its parser keeps a head of any length, and as many headers as follow a body; and of a client
-that waits for no response it reads requests faster than it responds. Bodies that are read have their own limits, see
-:mod:`streamboost.serving.json_bodies`.
+that waits for no response it reads requests faster than it responds.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from streamboost.live.request_checks import known_columns
 from streamboost.serving.errors import RETRY, Refused
 
 SHARE = 0.05  # of the writer's time that copying may take
@@ -44,11 +45,9 @@ class ModelCopy:
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
         self.model, self.rows, self.number, self.time = model, rows, number, time
         self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
-        self.columns: frozenset[str] = frozenset()
+        self.columns = known_columns(model)
         if self.is_ready:
             model.predict_one({})  # what is built at the first prediction is built now, by the writer
-            names = model.encoder_.names
-            self.columns = frozenset(map(str, names if names is not None else range(model.encoder_.n_features)))
 
 
 class _Job(NamedTuple):
@@ -123,9 +122,7 @@ class Writer:
         """Requests in the queue."""
         return len(self._jobs)
 
-    # In the writer's thread.
-
-    def _run(self) -> None:
+    def _run(self) -> None:  # as all below, in the writer's thread
         if sys.platform == "linux":  # lower this thread's priority so predictions win the CPU
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
