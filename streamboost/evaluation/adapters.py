@@ -1,8 +1,4 @@
-"""Models of three libraries behind one interface: predict rows, learn rows, or both at once.
-
-streamboost's ``learn(X, y)`` returns what was predicted before learning; scikit-learn's models have ``partial_fit`` and
-``predict``; River's ``learn_one`` and ``predict_one``.
-"""
+"""Models of three libraries behind one interface: predict rows, learn rows, or both at once."""
 
 from __future__ import annotations
 
@@ -25,24 +21,15 @@ NO_TARGETS = np.zeros(0)
 class ModelAdapter:
     """A model with ``learn(X, y)`` that returns what it predicted before, as streamboost's have it.
 
-    Parameters
-    ----------
-    model : object
-    task : {"regression", "classification"}
-    wants_probabilities : bool
-        Whether the probabilities of classes are asked for; the label is then the likeliest class, so that every row
-        is predicted once.
-    classes : sequence, optional
-        All classes, for a model that must be told before the first row; None by default.
+    If probabilities are asked for, the label is the likeliest class, so that every row is predicted once. ``classes``
+    are for a model that must be told all before the first row.
     """
 
     methods: ClassVar[tuple[str, str]] = ("learn", "predict")
     predicts_whole_chunks = False  # before any of it is learned
 
     def __init__(self, model: Any, task: Task, wants_probabilities: bool, classes: Sequence[Any] | None = None) -> None:
-        self.model = model
-        self.task = task
-        self.wants_probabilities = wants_probabilities
+        self.model, self.task, self.wants_probabilities = model, task, wants_probabilities
 
     def convert(self, X: Any) -> Any:
         """Return rows as the model takes them."""
@@ -124,10 +111,10 @@ class _RiverAdapter(ModelAdapter):
         for x, target in zip(X, y.tolist(), strict=True):
             found.append(self._predict_one(x))
             self.model.learn_one(x, target)
-        return self._read(found, len(y))
+        return self._read(found)
 
     def predict(self, X: Any) -> Predictions:
-        return self._read([self._predict_one(x) for x in X], len(X))
+        return self._read([self._predict_one(x) for x in X])
 
     def learn(self, X: Any, y: NDArray[Any]) -> None:
         for x, target in zip(X, y.tolist(), strict=True):
@@ -136,11 +123,11 @@ class _RiverAdapter(ModelAdapter):
     def _predict_one(self, x: dict[Any, Any]) -> Any:
         return self.model.predict_proba_one(x) if self.wants_probabilities else self.model.predict_one(x)
 
-    def _read(self, found: Any, n: int) -> Predictions:
+    def _read(self, found: list[Any]) -> Predictions:
         if self.task == "regression":
             known = np.array([value is not None for value in found], dtype=bool)
             return Predictions(known, np.array([0.0 if value is None else value for value in found], dtype=float))
-        labels = np.empty(n, dtype=object)
+        labels = np.empty(n := len(found), dtype=object)
         if not self.wants_probabilities:
             labels[:] = found
             return from_values(labels)
@@ -168,7 +155,7 @@ def gives_probabilities(model: Any) -> bool:
         return False
     if adapter is not _RiverAdapter:
         return hasattr(model, "predict_proba")
-    last, river = _last_step(model), sys.modules.get("river.base")
+    last, river = getattr(model, "_last_step", model), sys.modules.get("river.base")
     if river is not None and isinstance(last, river.Classifier):
         return type(last).predict_proba_one is not river.Classifier.predict_proba_one
     return hasattr(last, "predict_proba_one")
@@ -180,7 +167,8 @@ def task_of(model: Any, y: NDArray[Any] = NO_TARGETS) -> Task:
         kind = model.__sklearn_tags__().estimator_type
         if kind in ("classifier", "regressor"):
             return "classification" if kind == "classifier" else "regression"
-    last, river = _last_step(model), sys.modules.get("river.base")  # imported by whoever holds one of River's models
+    last = getattr(model, "_last_step", model)  # of a pipeline
+    river = sys.modules.get("river.base")  # imported by whoever holds one of River's models
     if river is not None and isinstance(last, (river.Classifier, river.Regressor)):
         return "classification" if isinstance(last, river.Classifier) else "regression"
     if y.dtype.kind in "OUSb":
@@ -191,8 +179,3 @@ def task_of(model: Any, y: NDArray[Any] = NO_TARGETS) -> Task:
         f"task is 'auto', but neither {type(model).__name__} nor targets such as {y[:3].tolist()} tell whether these "
         "are numbers or classes. Pass task='regression' or task='classification'."
     )
-
-
-def _last_step(model: Any) -> Any:
-    """Return the last step of a River pipeline, or the model itself."""
-    return getattr(model, "_last_step", model)

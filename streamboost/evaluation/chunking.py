@@ -1,7 +1,6 @@
 """Labelled rows of any kind in chunks of one size; the rows themselves stay what they are.
 
-In flow arrays, frames, Arrow tables, dicts, sources, or any iterable of these; out flow :class:`LabelledRows`. A stream
-is read a batch at a time, so it may be longer than memory, or without end.
+A stream is read a batch at a time, so it may be longer than memory, or without end.
 """
 
 from __future__ import annotations
@@ -26,21 +25,13 @@ class LabelledRows(NamedTuple):
 
 
 def rechunk(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
-    """Yield rows of any kind :func:`~streamboost.prequential.prequential` takes in chunks of at most so many.
-
-    Examples
-    --------
-    >>> table = pa.table({"size": [1, 2, 3], "price": [10.0, 20.0, 30.0]})
-    >>> [part.y.tolist() for part in rechunk(table, "price", 2)]
-    [[10.0, 20.0], [30.0]]
-    """
+    """Yield rows of any kind :func:`~streamboost.prequential.prequential` takes in chunks of at most so many."""
     for X, y in _pieces(rows, target, chunk):
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         if n != len(y):
             raise ValueError(f"X has {n} rows and y has {len(y)}, expected one target a row.")
         for start in range(0, n, chunk):
-            stop = min(start + chunk, n)
-            yield LabelledRows(slice_rows(X, start, stop), y[start:stop])
+            yield LabelledRows(slice_rows(X, start, min(start + chunk, n)), y[start : start + chunk])
 
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
@@ -48,12 +39,6 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[start:stop]
     return X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
-
-
-def targets_at_hand(rows: Any, target: Target) -> NDArray[Any] | None:
-    """Return all targets if all are there from the start, else None."""
-    whole = _piece(rows, target)
-    return None if whole is None else whole.y
 
 
 def as_targets(y: Any) -> NDArray[Any]:
@@ -71,7 +56,7 @@ def _pieces(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
     """Yield rows in pieces of the sizes they come in; gather single rows to chunks."""
     if _is_pair(rows) and target is not None:
         raise ValueError(f"target is {target!r}, but rows is (X, y), which holds the targets already. Leave it out.")
-    if (whole := _piece(rows, target)) is not None:
+    if (whole := split_targets(rows, target)) is not None:
         yield whole
         return
     if hasattr(rows, "read") and hasattr(rows, "acknowledge"):  # a source
@@ -85,10 +70,12 @@ def _pieces(rows: Any, target: Target, chunk: int) -> Iterator[LabelledRows]:
     for item in rows:
         piece = None
         if isinstance(item, Mapping):
-            held.append(_split_dict(item, target))
+            names = _check_target(target, list(item))
+            x = {name: value for name, value in item.items() if name not in names}
+            held.append((x, item[target] if isinstance(target, str) else [item[name] for name in names]))
         elif isinstance(item, tuple) and len(item) >= 2 and isinstance(item[0], Mapping):
             held.append(item[:2])
-        elif (piece := _piece(item, target)) is None:
+        elif (piece := split_targets(item, target)) is None:
             raise TypeError(
                 f"rows brings a {type(item).__name__}, expected (dict, y) pairs, frames or Arrow tables with a target "
                 "column, or (X, y) pairs of arrays."
@@ -106,7 +93,7 @@ def _gathered(held: list[tuple[Any, Any]]) -> LabelledRows:
     return LabelledRows([x for x, _ in held], as_targets([y for _, y in held]))
 
 
-def _piece(rows: Any, target: Target) -> LabelledRows | None:
+def split_targets(rows: Any, target: Target) -> LabelledRows | None:
     """Split a frame, a table, a source's batch or (X, y) from its targets; None for anything else."""
     if isinstance(rows, tuple) and hasattr(rows, "table"):
         rows = rows.table
@@ -131,20 +118,12 @@ def _is_pair(rows: Any) -> bool:
     return isinstance(rows, tuple) and len(rows) == 2 and not isinstance(rows[0], (Mapping, tuple))
 
 
-def _split_dict(row: Mapping[Any, Any], target: Target) -> tuple[dict[Any, Any], Any]:
-    names = _check_target(target, list(row))
-    values = [row[name] for name in names]
-    x = {name: value for name, value in row.items() if name not in names}
-    return x, values[0] if isinstance(target, str) else values
-
-
 def _check_target(target: Target, columns: list[Any]) -> list[str]:
     """Return the names of the targets; refuse those that are not there."""
     if target is None:
         raise ValueError(f"target is None, expected the name of the column to predict, one of {columns}.")
     names = [target] if isinstance(target, str) else list(target)
-    absent = [name for name in names if name not in columns]
-    if absent or not names:
+    if not names or any(name not in columns for name in names):
         raise ValueError(f"target is {target!r}, but there is no such column. The rows have {columns}.")
     return names
 

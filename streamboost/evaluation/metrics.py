@@ -40,10 +40,7 @@ class MeanMetric(Metric[Mean]):
         return Mean(total, one.mean + share * (other.mean - one.mean))
 
     def _score(self, summary: Mean) -> float:
-        return float(self._of_means(summary.mean)) if summary.weight else NAN
-
-    def _of_means(self, mean: FloatArray) -> float:
-        return float(mean.mean())
+        return float(summary.mean.mean()) if summary.weight else NAN
 
 
 class RMSE(MeanMetric):
@@ -63,8 +60,8 @@ class RMSE(MeanMetric):
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         return errors_of(y, prediction) ** 2
 
-    def _of_means(self, mean: FloatArray) -> float:
-        return float(np.sqrt(mean).mean())
+    def _score(self, summary: Mean) -> float:
+        return super()._score(summary._replace(mean=np.sqrt(summary.mean)))
 
 
 class MAE(MeanMetric):
@@ -126,8 +123,7 @@ class LogLoss(MeanMetric):
         places = {label: place for place, label in enumerate(predicted.classes)}
         columns = np.array([places.get(label, -1) for label in labels], dtype=int)
         p = np.concatenate([predicted.values, np.zeros((len(labels), 1))], axis=1)  # 0 for classes without a column
-        chosen = p[np.arange(len(labels)), columns]
-        surprise: FloatArray = -np.log(np.clip(chosen, FLOOR, 1.0))
+        surprise: FloatArray = -np.log(np.clip(p[np.arange(len(labels)), columns], FLOOR, 1.0))
         return surprise[:, None]
 
 
@@ -202,10 +198,7 @@ class Kappa(Metric[FloatArray]):
         self.codes: dict[Any, int] = {}
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
-        codes = [
-            [self.codes.setdefault(label, len(self.codes)) for label in side] for side in label_lists(y, prediction)
-        ]
-        return np.array(codes, dtype=float).T
+        return np.array([_codes(self.codes, side) for side in label_lists(y, prediction)], dtype=float).T
 
     def _summarise(self, rows: FloatArray, weight: FloatArray) -> FloatArray:
         """Return the confusion matrix, (K, K)."""
@@ -269,9 +262,9 @@ class AUC(Metric[Counts]):
         labels, predicted = read_probabilities(y, prediction)
         if not self.codes and len(predicted.classes):
             self.codes[predicted.classes[-1]] = 0
-        codes = [self.codes.setdefault(label, len(self.codes)) for label in labels]
+        codes = np.array(_codes(self.codes, labels), dtype=float)
         positive = [label == next(iter(self.codes), None) for label in predicted.classes]
-        return np.stack([np.array(codes, dtype=float), predicted.values[:, positive].sum(axis=1)], axis=1)
+        return np.stack([codes, predicted.values[:, positive].sum(axis=1)], axis=1)
 
     def _summarise(self, rows: FloatArray, weight: FloatArray) -> Counts:
         codes, p = rows.T
@@ -305,6 +298,10 @@ def _log_odds_bins(p: FloatArray) -> IntArray:
     share = (np.clip(log_odds, -LARGEST_LOGIT, LARGEST_LOGIT) + LARGEST_LOGIT) / (2.0 * LARGEST_LOGIT)
     bins: IntArray = np.minimum((share * N_BINS).astype(int), N_BINS - 1)
     return bins
+
+
+def _codes(known: dict[Any, int], labels: list[Any]) -> list[int]:
+    return [known.setdefault(label, len(known)) for label in labels]
 
 
 def _weigh(places: IntArray, weight: FloatArray, n_places: int) -> FloatArray:

@@ -1,7 +1,4 @@
-"""What a model predicted of rows before it learned them.
-
-Models of other libraries are asked by :mod:`streamboost.evaluation.adapters`.
-"""
+"""What a model predicted of rows before it learned them."""
 
 from __future__ import annotations
 
@@ -35,13 +32,6 @@ def predict_then_learn(model: Any, X: Any, y: NDArray[Any], probabilities: bool 
     """Let a model with ``learn`` learn rows; return what it predicted of each just before.
 
     Probabilities, and the likeliest labels, are predicted by default if the model has ``predict_proba``.
-
-    Examples
-    --------
-    >>> from streamboost import SGBClassifier
-    >>> y = np.array(["up", "up"])
-    >>> predict_then_learn(SGBClassifier(), [[1.0], [2.0]], y).known  # no class was known before the first row
-    array([False,  True])
     """
     return _predictions(model, partial(model.learn, X, y), probabilities)
 

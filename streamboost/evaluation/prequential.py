@@ -1,8 +1,6 @@
 """The prequential loop, test then train: every row is predicted before it is learned, and the predictions counted.
 
-In flow a model of almost any kind and rows of almost any kind; out flows a
-:class:`~streamboost.evaluation.reports.Report` every so many rows. As no row was known when it was predicted, all rows
-are test rows, and the newest tell how the model does now.
+As no row was known when it was predicted, all rows are test rows, and the newest tell how the model does now.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamboost._types import Task
 from streamboost.evaluation.adapters import ModelAdapter, adapter_for, gives_probabilities, task_of
-from streamboost.evaluation.chunking import LabelledRows, Target, rechunk, slice_rows, targets_at_hand
+from streamboost.evaluation.chunking import LabelledRows, Target, rechunk, slice_rows, split_targets
 from streamboost.evaluation.predictions import Predictions, concatenate
 from streamboost.evaluation.reports import History, Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
@@ -103,8 +101,8 @@ def prequential(
         if first is None:
             raise ValueError("rows is empty, expected at least one row. Is the source at its end already?")
         kind = task_of(model, first.y) if task == "auto" else task
-        known = targets_at_hand(rows, target) if classes is None and kind == "classification" else None
-        told = classes if known is None else sorted(set(known.tolist()))
+        whole = split_targets(rows, target) if classes is None and kind == "classification" else None
+        told = classes if whole is None else sorted(set(whole.y.tolist()))
         has_probabilities = kind == "classification" and gives_probabilities(model)
         chosen = choose_metrics(model, kind, kinds, has_probabilities)
         adapted = adapter(model, kind, any(metric.need == "probability" for metric in chosen), told)
@@ -178,18 +176,15 @@ def _checked(chunks: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRow
                 f"the target of row {row} is {y.ravel()[place]}, expected a value in every row. "
                 "Its chunk was not learned. Drop rows without a label before the loop."
             )
-        yield LabelledRows(X, _as_numbers(y) if task == "regression" else y)
         start += len(y)
-
-
-def _as_numbers(y: NDArray[Any]) -> NDArray[Any]:
-    try:
-        return y.astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"the targets hold something that is not a number ({error}), but the task is regression. "
-            "For classes use a classifier, or task='classification'."
-        ) from None
+        try:
+            numbers = y.astype(float) if task == "regression" else y
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the targets hold something that is not a number ({error}), but the task is regression. "
+                "For classes use a classifier, or task='classification'."
+            ) from None
+        yield LabelledRows(X, numbers)
 
 
 def _is_missing(value: Any) -> bool:

@@ -110,23 +110,17 @@ class History(list[Report]):
         mark = "o" if len(rows) == 1 else None  # a single point makes no line
         axes.plot(rows, recent, color="#c2410c", lw=1.8, marker=mark, label=f"latest {self.last.window:,} rows")
         axes.plot(rows, overall, color="#6b7280", lw=1.3, ls="--", marker=mark, label="all rows so far")
-        self._mark_events(axes)
-        axes.set_xlabel("rows")
-        axes.set_ylabel(name)
-        axes.set_xlim(0, rows[-1])
+        places: dict[str, list[int]] = {}
+        for report in self:
+            for event in report.events:
+                places.setdefault(event.kind, []).append(event.row - report.rows_before)
+        for place, (kind, at) in enumerate(places.items()):  # a triangle on the axis for each, a colour for every kind
+            axes.scatter(at, [0.0] * len(at), marker="^", s=36, color=f"C{place}", clip_on=False, zorder=4,
+                         transform=axes.get_xaxis_transform(), label=kind)  # fmt: skip
+        axes.set(xlabel="rows", ylabel=name, xlim=(0, rows[-1]))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axes.grid(axis="y", color="#e5e7eb")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
         figure.tight_layout()
         return figure
-
-    def _mark_events(self, axes: Any) -> None:
-        """Draw a triangle on the axis for every event, a colour for every kind."""
-        places: dict[str, list[int]] = {}
-        for report in self:
-            for event in report.events:
-                places.setdefault(event.kind, []).append(event.row - report.rows_before)
-        for place, (kind, rows) in enumerate(places.items()):
-            axes.scatter(rows, [0.0] * len(rows), marker="^", s=36, color=f"C{place}", clip_on=False, zorder=4,
-                         transform=axes.get_xaxis_transform(), label=kind)  # fmt: skip

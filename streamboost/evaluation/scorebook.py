@@ -30,17 +30,7 @@ class Scored(NamedTuple):
 
 
 class ScoreBook:
-    """Metrics of a run so far, and a report every so many rows.
-
-    Parameters
-    ----------
-    kinds : sequence of Metric classes
-    every : int
-        Rows between reports.
-    window : int
-        Over how many of the latest rows the windowed metrics look.
-    model : object, optional
-        Whose ``events_`` from here on go into reports; None by default.
+    """Metrics of a run so far, and a report every so many rows, with the ``events_`` of the model from here on.
 
     Examples
     --------

@@ -35,14 +35,8 @@ class PredictionParts:
     """Writes predictions a part file at a time.
 
     At most ``PART_BYTES`` of rows are held, and their encoding while a part is written: if a checkpoint takes longer to
-    come, there are several parts before it.
-
-    Parameters
-    ----------
-    directory : path
-        Parts are CSV if its name ends in ``.csv``, else Parquet; see :func:`check_directory`.
-    schema : pyarrow.Schema
-        With a column ``row``, which rises.
+    come, there are several parts before it. They are CSV if the directory's name ends in ``.csv``, else Parquet; a
+    column ``row`` rises.
 
     Examples
     --------
@@ -57,8 +51,7 @@ class PredictionParts:
     """
 
     def __init__(self, directory: str | os.PathLike[str], schema: Any) -> None:
-        self.directory = check_directory(directory)
-        self.schema = schema
+        self.directory, self.schema = check_directory(directory), schema
         self._last: str | None = None  # the newest part
         self._ending = self.directory.suffix or ".parquet"
         self._held: list[Any] = []

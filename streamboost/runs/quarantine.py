@@ -27,12 +27,7 @@ class TooManyBadRows(ValueError):
 class Quarantine:
     """Bad rows in a file, a JSON object a line: when, where, why, and the row itself.
 
-    Parameters
-    ----------
-    path : path, optional
-        Made with the first bad row; without it rows are only counted.
-    limit_bytes : int
-        Beyond this rows are counted, but no longer written; 100 MB by default.
+    Without a path, and beyond ``limit_bytes`` (100 MB by default), they are counted and not written.
 
     Examples
     --------
@@ -79,19 +74,7 @@ class Quarantine:
 class BadRows(Quarantine):
     """The rows of a run that cannot be learned.
 
-    Parameters
-    ----------
-    path : path, optional
-        As in :class:`Quarantine`; None by default.
-    strict : bool
-        Whether the first one is an error; False by default.
-    limit : int, optional
-        How many may come since the run began or was resumed; any number by default.
-
-    Attributes
-    ----------
-    unread : list of BadRow
-        Those a source could not read, and that are not in quarantine yet.
+    If strict, the first one is an error, else one beyond the ``limit`` since the run began or was resumed.
 
     Examples
     --------
@@ -109,7 +92,7 @@ class BadRows(Quarantine):
     ) -> None:
         super().__init__(path)
         self.strict, self.limit, self._n_before = strict, limit, 0
-        self.unread: list[BadRow] = []
+        self.unread: list[BadRow] = []  # by the source, and not in quarantine yet
         self._places: dict[int, None] = {}  # the latest last
         self._last_reason = ""
 

@@ -9,16 +9,5 @@ from streamboost.sources.open_source import open_source
 from streamboost.sources.redis import RedisSource
 from streamboost.sources.synthetic import FriedmanSource
 
-__all__ = [
-    "BadRow",
-    "Batch",
-    "FileSource",
-    "FriedmanSource",
-    "KafkaSource",
-    "LostRows",
-    "MemorySource",
-    "Position",
-    "RedisSource",
-    "Source",
-    "open_source",
-]
+__all__ = ["BadRow", "Batch", "FileSource", "FriedmanSource", "KafkaSource", "LostRows", "MemorySource", "Position",
+           "RedisSource", "Source", "open_source"]  # fmt: skip

@@ -79,10 +79,14 @@ class BadRow(ValueError):
 
     def __init__(self, place: str, reason: str, *, position: Position, text: str) -> None:
         super().__init__(f"{place}: {reason}")
-        self.place = place
-        self.reason = reason
-        self.position = position
-        self.text = text
+        self.place, self.reason, self.position, self.text = place, reason, position, text
+
+    def handle(self, on_bad: OnBad) -> None:
+        """Raise the row, pass over it, or hand it to a function."""
+        if on_bad == "raise":
+            raise self
+        if callable(on_bad):
+            on_bad(self)
 
 
 OnBad: TypeAlias = Literal["raise", "skip"] | Callable[[BadRow], object]
@@ -158,7 +162,7 @@ def check_row_number(position: Position, n_rows: float, what: str) -> int:
     return position
 
 
-def foreign_position(position: Position) -> ValueError:
+def bad_position(position: Position) -> ValueError:
     """Return the error for a position of another kind of source."""
     return ValueError(f"position is {position!r}, expected one of a batch of this source. To start anew pass None.")
 
@@ -167,11 +171,3 @@ def check_on_bad(on_bad: object) -> None:
     """Refuse an ``on_bad`` that is neither "raise" nor "skip" nor callable."""
     if on_bad not in ("raise", "skip") and not callable(on_bad):
         raise ValueError(f"on_bad is {on_bad!r}, expected 'raise', 'skip' or a function of the bad row.")
-
-
-def handle_bad(on_bad: OnBad, bad: BadRow) -> None:
-    """Raise a bad row, pass over it, or hand it to the function."""
-    if on_bad == "raise":
-        raise bad
-    if callable(on_bad):
-        on_bad(bad)

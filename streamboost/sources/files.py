@@ -8,32 +8,23 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamboost.sources.base import (
-    BadRow,
-    Batch,
-    OnBad,
-    Piece,
-    Position,
-    Source,
-    check_on_bad,
-    foreign_position,
-    handle_bad,
-    rebatch,
-)
+from streamboost.sources.base import BadRow, Batch, OnBad, Piece, Position, Source, bad_position, check_on_bad, rebatch
 from streamboost.sources.file_identity import STDIN, TEXT, InputFile, check_identity, display_name, has_bytes, size_of
 from streamboost.sources.schemas import checked_types, from_text
 from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
-from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat, TextFormat
+from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat
 
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
            "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
+# Where to start: files done, the file to go on in and where, its schema, and the files after it.
+Start: TypeAlias = tuple[list[str], str | None, Place, Any, list[str]]
 FORMATS = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 
 
@@ -187,18 +178,24 @@ class FileSource(Source):
         is_done = set(done)
         return [file for file in files if file not in is_done]
 
-    def _start(self, position: Position) -> _Start:
+    def _start(self, position: Position) -> Start:
         if position is None:
-            return _Start([], None, Place(), None, self._files())
+            return [], None, Place(), None, self._files()
         try:
             path, done, schema = position["file"], list(position["done"]), position["schema"]
             place = Place(position["row"], position["line"], position["offset"])
         except (TypeError, KeyError) as error:
-            raise foreign_position(position) from error
-        schema = schema and self._resumed(from_text(schema))
+            raise bad_position(position) from error
+        schema = schema and from_text(schema)
+        for name, kind in self.types.items() if schema is not None else ():
+            if name not in schema.names or schema.field(name).type != kind:
+                raise ValueError(
+                    f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
+                    "Resume with the same types, or start from None."
+                )
         if position.get("at_end") and self._may_be_gone(path) and not os.path.exists(path):
             done = [*done, path]
-            return _Start(done, None, Place(), schema, self._files(done))
+            return done, None, Place(), schema, self._files(done)
         files = self._files(done)
         if path not in files:
             raise ValueError(
@@ -207,7 +204,7 @@ class FileSource(Source):
             )
         if path != STDIN:
             check_identity(path, position)
-        return _Start(done, path, place, schema, [file for file in files if file != path])
+        return done, path, place, schema, [file for file in files if file != path]
 
     def _may_be_gone(self, path: str) -> bool:
         """Return True if a file may be deleted once it was read."""
@@ -215,19 +212,9 @@ class FileSource(Source):
             return not self.follow  # nobody would come to write the file that is waited for
         return any(fnmatch.fnmatchcase(path, ours.replace("**/", "*")) for ours in self.paths)  # "**/" may be nothing
 
-    def _resumed(self, schema: Any) -> Any:
-        """Return the schema of a position; refuse one that is not as the types say."""
-        for name, kind in self.types.items():
-            if name not in schema.names or schema.field(name).type != kind:
-                raise ValueError(
-                    f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
-                    "Resume with the same types, or start from None."
-                )
-        return schema
-
     # Reading them
 
-    def _pieces(self, start: _Start) -> Iterator[Piece | None]:
+    def _pieces(self, start: Start) -> Iterator[Piece | None]:
         done, path, place, schema, queue = start
         while True:
             if path is None and self.follow:
@@ -275,9 +262,11 @@ class FileSource(Source):
             if kind == "arrow":
                 yield from mark_last(read_arrow(stream, display_name(path), self.types, file.schema, start.row))
                 return
+            delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
+            csv = partial(CsvFormat, delimiter=delimiter, names=self.names)
             reader = TextReader(
                 display_name(path),
-                self._text_format(kind, file.schema),
+                (JsonLinesFormat if kind == "jsonl" else csv)(self.types, file.schema),
                 read=stream.read1 if path == STDIN else stream.read,
                 seek=stream.seek if file.is_plain_text else None,
                 bad=partial(self._bad, file),
@@ -286,17 +275,11 @@ class FileSource(Source):
             )
             yield from reader.spans(start)
 
-    def _text_format(self, kind: str, schema: Any) -> TextFormat:
-        if kind == "jsonl":
-            return JsonLinesFormat(self.types, schema)
-        delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
-        return CsvFormat(self.types, schema, delimiter=delimiter, names=self.names)
-
     def _bad(self, file: InputFile, place: Place, text: str, reason: str) -> None:
         file.update_identity()
         position = {**file.identity, **place._asdict()}
         where = f"{display_name(file.path)}, line {place.line + 1}"
-        handle_bad(self.on_bad, BadRow(where, reason, position=position, text=text))
+        BadRow(where, reason, position=position, text=text).handle(self.on_bad)
 
     def _at_end(self, file: InputFile, n_bytes: int) -> End:
         if os.path.exists(file.path) or not self._may_be_gone(file.path):
@@ -328,16 +311,6 @@ class FileSource(Source):
             if is_late or (self.stop is not None and self.stop()):
                 return "stopped"
             time.sleep(self.poll)
-
-
-class _Start(NamedTuple):
-    """Where to start: files done, the file to go on in and where, its schema, and the files after it."""
-
-    done: list[str]
-    path: str | None
-    place: Place
-    schema: Any
-    queue: list[str]
 
 
 def _limit(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]:

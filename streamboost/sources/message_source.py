@@ -11,17 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from streamboost.sources.base import (
-    Batch,
-    OnBad,
-    Piece,
-    Position,
-    Source,
-    check_on_bad,
-    foreign_position,
-    handle_bad,
-    rebatch,
-)
+from streamboost.sources.base import Batch, OnBad, Piece, Position, Source, bad_position, check_on_bad, rebatch
 from streamboost.sources.messages import MessageBatch, RowReader
 from streamboost.sources.schemas import checked_types, from_text
 
@@ -113,7 +103,7 @@ class MessageSource(Source):
                 if batch is None:
                     yield None
                     continue
-                for piece in reader.pieces(batch, lambda bad: handle_bad(self.on_bad, bad)):
+                for piece in reader.pieces(batch, lambda bad: bad.handle(self.on_bad)):
                     self._schema = reader.schema
                     yield piece
 
@@ -126,7 +116,7 @@ class MessageSource(Source):
 
     def _check_position(self, position: Position) -> None:
         if not isinstance(position, Mapping) or not {self.kind, "schema"} | self.keys <= position.keys():
-            raise foreign_position(position)
+            raise bad_position(position)
         if (found := position[self.kind]) != self.name:
             raise ValueError(
                 f"the position is of {self.kind} {found!r}, but this source reads {self.name!r}. "

@@ -44,20 +44,10 @@ class MessageBatch(NamedTuple):
 
 
 class RowReader:
-    """Makes rows of messages; ``schema`` grows with the keys that they bring.
+    """Makes rows of messages; ``schema``, from an earlier position or new, grows with the keys that they bring.
 
-    Parameters
-    ----------
-    types : dict
-        Arrow types of columns, which are there from the start.
-    columns : sequence of str, optional
-        The only keys that count; all by default.
-    schema : pyarrow.Schema, optional
-        From an earlier position; None by default.
-    decode : callable
-        :func:`json_values`, the default, or :func:`field_values`.
-    is_text : bool
-        Whether values come as text, so that their column alone says what they are; False by default.
+    Columns of ``types`` are there from the start; only keys of ``columns`` count, or all. ``is_text`` says that values
+    come as text, so that their column alone says what they are.
 
     Examples
     --------
@@ -82,8 +72,8 @@ class RowReader:
         is_text: bool = False,
     ) -> None:
         self.types, self.is_text = types, is_text
-        self.columns = None if columns is None else frozenset(columns)
         self.decode: Decoder = decode or json_values
+        self.columns = None if columns is None else frozenset(columns)
         self.schema = pa.schema(list(types.items())) if schema is None else schema
         self._converters: dict[str, Callable[[Any], Any]] = {}
         self._update_schema(())
@@ -168,13 +158,7 @@ class RowReader:
 
 
 def json_values(content: bytes) -> dict[str, Any]:
-    """Read the values of a JSON object by key.
-
-    Examples
-    --------
-    >>> json_values(b'{"x": 1, "city": "Oslo"}')
-    {'x': 1, 'city': 'Oslo'}
-    """
+    """Read the values of a JSON object by key."""
     try:
         text = content.decode()
         values = json.loads(text)
@@ -208,13 +192,7 @@ def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, An
 
 
 def field_values(content: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Read fields and their text; what is empty is missing.
-
-    Examples
-    --------
-    >>> field_values({b"x": b"1.5", b"city": b"Oslo", b"y": b""})
-    {'x': '1.5', 'city': 'Oslo', 'y': None}
-    """
+    """Read fields and their text; what is empty is missing."""
     try:
         return {name.decode(): value.decode() or None for name, value in content.items()}
     except UnicodeDecodeError:

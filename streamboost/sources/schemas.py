@@ -13,13 +13,7 @@ import pyarrow as pa
 
 
 def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return types by column as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do.
-
-    Examples
-    --------
-    >>> checked_types({"price": "float64"})
-    {'price': DataType(double)}
-    """
+    """Return types by column as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do."""
     checked = {}
     for name, kind in (types or {}).items():
         with suppress(ValueError):
@@ -75,13 +69,7 @@ def brief_names(names: list[str]) -> str:
 
 
 def type_advice(name: str, kind: str) -> str:
-    """Return how to pin a column's type, in Python and on the command line.
-
-    Examples
-    --------
-    >>> print(type_advice("price", "float64"))
-    types={'price': 'float64'} (--type price=float64)
-    """
+    """Return how to pin a column's type: types={'price': 'float64'} (--type price=float64)."""
     return f"types={{{name!r}: {kind!r}}} (--type {shlex.quote(f'{name}={kind}')})"
 
 
@@ -91,13 +79,7 @@ def to_text(schema: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Read a schema that :func:`to_text` wrote.
-
-    Examples
-    --------
-    >>> from_text(to_text(pa.schema([("x", pa.float64())])))
-    x: double
-    """
+    """Read a schema that :func:`to_text` wrote."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
     except (pa.ArrowException, binascii.Error, OSError, TypeError) as error:
