@@ -40,7 +40,7 @@ class PeekableSource(Source):
             source.on_bad = self._keep_bad  # type: ignore[attr-defined]
         self._held: tuple[Position, Batch | None, Iterator[Batch]] | None = None
 
-    def first(self, position: Position, n_rows: int = 1000) -> Any:
+    def first(self, position: Position = None, n_rows: int = 1000) -> Any:
         """Return the first rows after ``position`` as a table; None if there are none."""
         batches = self._batches(position, n_rows)
         batch = next(batches, None)

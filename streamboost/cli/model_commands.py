@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,15 +143,14 @@ def compare(
         task, other = map(task_of, models.values())
         if task != other:
             raise UsageError("A and B have different tasks, so there is nothing to compare.")
-        batches = open_rows(on, format).read()
-        first = next(batches, None)
-        if first is not None:
-            check_column(target, first.table.column_names, "--target")
+        rows = open_rows(on, format)
+        if (first := rows.first()) is not None:
+            check_column(target, first.column_names, "--target")
     books = {
         name: ScoreBook(choose_metrics(model, task, None, hasattr(model, "predict_proba")), every=2**62, window=1)
         for name, model in models.items()
     }
-    for batch in itertools.chain([] if first is None else [first], batches):
+    for batch in rows.read():
         found = Guard().validate(batch.table, target, task)
         for name, model in models.items():
             list(books[name].add(Scored(found.y, predict(model, found.X), 0.0)))
@@ -161,8 +159,8 @@ def compare(
     if as_json:
         typer.echo(json.dumps({"rows": n_rows, "metrics": metrics}))
         return
-    rows = [(name, number(each["A"]), number(each["B"])) for name, each in metrics.items()]
-    print_pairs(terminal(), f"{a} and {b} on {n_rows:,} rows", rows, ("", "A", "B"))
+    lines = [(name, number(each["A"]), number(each["B"])) for name, each in metrics.items()]
+    print_pairs(terminal(), f"{a} and {b} on {n_rows:,} rows", lines, ("", "A", "B"))
 
 
 def theory(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +37,14 @@ def predict(
         estimator = load_model(model, must_have_learned=True)
         if out is not None:
             check_out(out)
-        batches = open_rows(source, format, type).read()
-        first = next(batches, None)
-        columns = PredictionColumns(estimator, keep or [], None if first is None else first.table.schema)
+        rows = open_rows(source, format, type)
+        first = rows.first()
+        columns = PredictionColumns(estimator, keep or [], None if first is None else first.schema)
         if out is None or out.suffix == ".csv":
             check_csv_columns(columns.schema)
     n_rows = 0
     with _writing(out, columns.schema, is_silent=as_json) as write:
-        for batch in itertools.chain([] if first is None else [first], batches):
+        for batch in rows.read():
             write(columns.predict(batch.table, n_rows))
             n_rows += batch.table.num_rows
     if as_json:

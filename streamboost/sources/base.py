@@ -112,7 +112,8 @@ def rebatch(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
     >>> [(batch.table["x"].to_pylist(), batch.position) for batch in rebatch(iter(pieces), 4)]
     [([0, 1, 2, 0], 4), ([1, 2], 6)]
     """
-    check_n_rows(n_rows)
+    if not isinstance(n_rows, int) or n_rows < 1:
+        raise ValueError(f"n_rows is {n_rows!r}, expected a whole number of at least 1. If unsure, leave it out.")
     return _rebatched(pieces, n_rows)
 
 
@@ -142,12 +143,6 @@ def _rebatched(pieces: Iterator[Piece | None], n_rows: int) -> Iterator[Batch]:
         raise
     if gathered:
         yield Batch(pa.concat_tables(gathered), position)
-
-
-def check_n_rows(n_rows: object) -> None:
-    """Refuse an ``n_rows`` that is not a whole number above 0."""
-    if not isinstance(n_rows, int) or n_rows < 1:
-        raise ValueError(f"n_rows is {n_rows!r}, expected a whole number of at least 1. If unsure, leave it out.")
 
 
 def check_row_number(position: Position, n_rows: float, what: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamboost.sources.base import Batch, Position, Source, check_n_rows, check_row_number
+from streamboost.sources.base import Batch, Piece, Position, Source, check_row_number, rebatch
 
 
 class MemorySource(Source):
@@ -56,10 +56,8 @@ class MemorySource(Source):
 
     def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """Yield the rows from number ``position`` on."""
-        check_n_rows(n_rows)
-        n = self.table.num_rows
-        start = check_row_number(position, n, "data")
-        return (Batch(self.table.slice(k, n_rows), min(k + n_rows, n)) for k in range(start, n, n_rows))
+        start = check_row_number(position, self.table.num_rows, "data")
+        return rebatch(iter([Piece(self.table.slice(start), start.__add__)]), n_rows)
 
 
 def _table(data: Any) -> Any:

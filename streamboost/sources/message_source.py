@@ -156,6 +156,8 @@ class MessageSource(Source):
 
 # Addresses
 
+COMMON_OPTIONS: dict[str, Callable[[str], Any]] = {"start": str, "columns": lambda x: x.split(","), "on_lost": str}
+
 
 def split_address(
     address: str, options: Mapping[str, Callable[[str], Any]]
@@ -164,21 +166,13 @@ def split_address(
 
     Examples
     --------
-    >>> split_address("kafka://a:9092,b/clicks?columns=x,y&security.protocol=SSL", {"columns": split_names})
+    >>> split_address("kafka://a:9092,b/clicks?columns=x,y&security.protocol=SSL", COMMON_OPTIONS)
     ('a:9092,b', 'clicks', {'columns': ['x', 'y']}, {'security.protocol': 'SSL'})
     """
     parts = urlsplit(address)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     found = {name: convert(query.pop(name)) for name, convert in options.items() if name in query}
     return parts.netloc, unquote(parts.path.removeprefix("/")), found, query
-
-
-def split_names(text: str) -> list[str]:
-    """Split names at commas."""
-    return text.split(",")
-
-
-COMMON_OPTIONS: dict[str, Callable[[str], Any]] = {"start": str, "columns": split_names, "on_lost": str}
 
 
 def refuse_address(address: str, form: str) -> NoReturn:
