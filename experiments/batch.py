@@ -257,8 +257,7 @@ class GradientBoosting:
 
     def _count(self, n: int) -> None:
         """Charge the newest learner's rows: a prediction of it and of each one before it, and an update."""
-        self.cost.predicted(n, len(self.stages))
-        self.cost.updated(n, 1)
+        self.cost.add(n, len(self.stages), 1)
 
     # Predicting.
 

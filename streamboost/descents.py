@@ -11,9 +11,6 @@ hᵢ(x)     ``h[:, i - 1]``        (n, N, m), what the learners say
 yⁱ        ``walk[:, i]``         (n, N + 1, m), the partial sums y⁰ … yᴺ
 ∇ᵢ        gradient at yⁱ⁻¹       (n, N, m)
 ========  =====================  ==========================================================
-
-A descent is a recipe without memory: what it needs to know of the stream (edges, the scale of the loss)
-is handed to :meth:`Descent.schedule`.
 """
 
 from __future__ import annotations
@@ -66,13 +63,14 @@ class Box:
 
 
 class Descent(ABC):
-    """How N weak answers become partial sums, a score, and N targets."""
+    """How N weak answers become partial sums, a score, and N targets: a recipe without memory."""
 
     readout: Literal["last", "mean"]
 
     def __post_init__(self) -> None:
         for name in ("step_size", "radius", "share"):
-            _check_positive(name, getattr(self, name, None))
+            if not (name == "step_size" and self.adaptive):
+                _check_positive(name, getattr(self, name, None))
 
     @property
     def adaptive(self) -> bool:
@@ -81,11 +79,7 @@ class Descent(ABC):
 
     @abstractmethod
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
-        """Return the step sizes η₁ … η_N, (N,).
-
-        ``scale`` tells the natural sizes of scores and steps on this stream, ``edges`` (N,) the measured
-        edges, NaN where nothing was measured yet.
-        """
+        """Return the step sizes η₁ … η_N, (N,), for the scale of the stream and the edges (N,), NaN before any row."""
 
     @abstractmethod
     def walk(self, y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:
@@ -101,7 +95,7 @@ class Descent(ABC):
 
     def next_target(self, walk: FloatArray, h: FloatArray, loss: Loss, y: FloatArray) -> FloatArray:
         """What a learner placed after the last one should say, (n, m)."""
-        return loss.gradient(walk[:, -1], y)
+        return loss.gradient(self.points(walk)[:, -1], y)
 
     def score(self, walk: FloatArray) -> FloatArray:
         """The prediction of a walk, or of any prefix of it, (n, m): its last step, or the mean of steps 1 … N."""
@@ -128,7 +122,6 @@ class GradientDescent(Descent):
 
     Examples
     --------
-    >>> import numpy as np
     >>> h = np.array([[[1.0], [2.0]]])  # one row, two learners, one output
     >>> GradientDescent(0.5).walk(np.zeros((1, 1)), h, np.array([0.5, 0.5])).ravel()
     array([ 0. , -0.5, -1.5])
@@ -137,11 +130,6 @@ class GradientDescent(Descent):
     step_size: float | Literal["theory"] | None = None
     readout: Literal["last", "mean"] = "last"
     share: float = 0.1
-
-    def __post_init__(self) -> None:
-        if self.step_size != "theory":
-            super().__post_init__()
-        _check_positive("share", self.share)
 
     @property
     def adaptive(self) -> bool:
@@ -153,8 +141,7 @@ class GradientDescent(Descent):
         if self.step_size == "theory":
             beta = loss.smoothness()
             return theoretical_step(edges, beta if math.isfinite(beta) else 1.0 / scale.step)
-        eta = self.share * scale.step if self.step_size is None else float(self.step_size)
-        return np.full(n_learners, eta)
+        return np.full(n_learners, self.share * scale.step if self.step_size is None else float(self.step_size))
 
     def walk(self, y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:
         """Line 6: yⁱ = yⁱ⁻¹ − η hᵢ(x)."""
@@ -184,7 +171,6 @@ class ResidualProjection(Descent):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from streamboost.losses import Absolute
     >>> descent = ResidualProjection(step_size=1.0, domain=Ball(2.0))
     >>> h = np.array([[[-3.0], [1.0]]])
@@ -211,16 +197,14 @@ class ResidualProjection(Descent):
         """Line 6: yⁱ = Π(yⁱ⁻¹ − ηᵢ hᵢ(x))."""
         if self.domain is None:
             return _cumulative_walk(y0, h, eta)
-        walk = np.empty((h.shape[0], h.shape[1] + 1, h.shape[2]))  # (n, N + 1, m)
-        walk[:, 0] = y0
+        walk = _begun_walk(y0, h)
         for i in range(1, h.shape[1] + 1):
             walk[:, i] = self.domain.project(walk[:, i - 1] - eta[i - 1] * h[:, i - 1])
         return walk
 
     def residuals(self, walk: FloatArray, h: FloatArray, loss: Loss, y: FloatArray) -> FloatArray:
         """Line 14: Δᵢ = Δᵢ₋₁ + ∇ᵢ − hᵢ(x) with Δ₀ = 0, for i = 1 … N, (n, N, m)."""
-        gradient = loss.gradient(walk[:, : h.shape[1]], y[:, None])
-        return np.cumsum(gradient - h, axis=1)
+        return np.cumsum(loss.gradient(walk[:, : h.shape[1]], y[:, None]) - h, axis=1)
 
     def targets(self, walk: FloatArray, h: FloatArray, loss: Loss, y: FloatArray) -> FloatArray:
         """Line 13: Δᵢ₋₁ + ∇ᵢ, which is Δᵢ + hᵢ(x)."""
@@ -265,8 +249,7 @@ class FrankWolfe(Descent):
         """yⁱ − y⁰ = (1 − ηᵢ)(yⁱ⁻¹ − y⁰) − ηᵢ · radius · hᵢ/‖hᵢ‖."""
         size = np.linalg.norm(h, axis=2, keepdims=True)
         direction = np.divide(h, size, out=np.zeros_like(h), where=size > 0)
-        walk = np.empty((h.shape[0], h.shape[1] + 1, h.shape[2]))  # (n, N + 1, m)
-        walk[:, 0] = y0
+        walk = _begun_walk(y0, h)
         for i, rate in enumerate(_frank_wolfe_rates(h.shape[1]), start=1):
             walk[:, i] = y0 + (1.0 - rate) * (walk[:, i - 1] - y0) - eta[i - 1] * direction[:, i - 1]
         return walk
@@ -302,9 +285,7 @@ class Nesterov(Descent):
 
     def walk(self, y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:
         """yⁱ = vⁱ⁻¹ − η hᵢ(x)."""
-        walk = np.empty((h.shape[0], h.shape[1] + 1, h.shape[2]))  # (n, N + 1, m)
-        walk[:, 0] = y0
-        ahead = y0  # vⁱ⁻¹
+        walk, ahead = _begun_walk(y0, h), y0  # yⁱ⁻¹ and vⁱ⁻¹
         for i, mu in enumerate(self._momenta(h.shape[1]), start=1):
             walk[:, i] = ahead - eta[i - 1] * h[:, i - 1]
             ahead = walk[:, i] + mu * (walk[:, i] - walk[:, i - 1])
@@ -315,10 +296,6 @@ class Nesterov(Descent):
         points = walk.copy()
         points[:, 1:] += self._momenta(walk.shape[1] - 1)[:, None] * (walk[:, 1:] - walk[:, :-1])
         return points
-
-    def next_target(self, walk: FloatArray, h: FloatArray, loss: Loss, y: FloatArray) -> FloatArray:
-        """∇ℓ(vᴺ)."""
-        return loss.gradient(self.points(walk)[:, -1], y)
 
     def _momenta(self, n_learners: int) -> FloatArray:
         if self.momentum is not None:
@@ -349,8 +326,7 @@ class AdaGrad(Descent):
     def walk(self, y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:
         """yⁱ = yⁱ⁻¹ − η hᵢ(x) / √(Σ_{j ≤ i} hⱼ(x)²)."""
         walked = np.sqrt(np.cumsum(h**2, axis=1))
-        adapted = np.divide(h, walked, out=np.zeros_like(h), where=walked > 0)
-        return _cumulative_walk(y0, adapted, eta)
+        return _cumulative_walk(y0, np.divide(h, walked, out=np.zeros_like(h), where=walked > 0), eta)
 
 
 def read_out(walk: FloatArray, readout: str) -> FloatArray:
@@ -366,15 +342,15 @@ def theoretical_step(edges: FloatArray, beta: float) -> FloatArray:
     return gamma / (beta * (8.0 - 4.0 * gamma))
 
 
-def for_loss(loss: Loss) -> Descent:
-    """The descent a loss picks by itself: Algorithm 1 if it is smooth, Algorithm 2 if not."""
-    return GradientDescent() if loss.smooth else ResidualProjection()
+def _begun_walk(y0: FloatArray, h: FloatArray) -> FloatArray:
+    walk = np.empty((h.shape[0], h.shape[1] + 1, h.shape[2]))  # (n, N + 1, m)
+    walk[:, 0] = y0
+    return walk
 
 
 def _cumulative_walk(y0: FloatArray, h: FloatArray, eta: FloatArray) -> FloatArray:
     """y⁰, y⁰ − η₁h₁, y⁰ − η₁h₁ − η₂h₂, …: the walk of every descent that only adds."""
-    walk = np.empty((h.shape[0], h.shape[1] + 1, h.shape[2]))  # (n, N + 1, m)
-    walk[:, 0] = y0
+    walk = _begun_walk(y0, h)
     np.multiply(h, -eta[:, None], out=walk[:, 1:])
     return np.cumsum(walk, axis=1, out=walk)
 
@@ -384,9 +360,7 @@ def _frank_wolfe_rates(n_learners: int) -> FloatArray:
 
 
 def _check_positive(name: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+    if value is not None and not (isinstance(value, (int, float, np.number)) and 0 < value < math.inf):
         raise ValueError(
             f"{name} is {value!r}, expected a finite number above 0. If unsure, leave it out: the loss suggests one."
         )

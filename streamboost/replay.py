@@ -1,9 +1,8 @@
 """The bounded memory behind lazy FTRL: recent rows, and whose turn it is to be fitted to them afresh.
 
-Follow-the-regularised-leader asks each learner to be, at every row, the best fit to all rows so far. On a
-stream that means keeping rows. ``window=None`` keeps every one, and with a refit of all learners at each row
-it is FTRL to the letter (:meth:`Replay.exact`). A bounded window with one learner refitted in turn is its
-lazy form: constant memory, constant cost per row.
+Follow-the-regularised-leader asks each learner to be, at every row, the best fit to all rows so far. To the letter
+(:meth:`Replay.exact`) that means keeping every row and refitting all learners at each. A bounded window with one
+learner refitted in turn is its lazy form: constant memory, constant cost per row.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
 from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
-BY_ROW = ("_X", "_y", "_weight", "_leaf_ids", "_recorded")  # what is held, row after row
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
@@ -70,12 +68,8 @@ class Replay:
             raise ValueError(f"targets is {targets!r}, expected 'fresh' or 'recorded'. If unsure, leave it out.")
         if learners not in ("next", "all"):
             raise ValueError(f"learners is {learners!r}, expected 'next' or 'all'. If unsure, leave it out.")
-        self.window = window
-        self.refit_every = refit_every
-        self.targets = targets
-        self.learners = learners
-        self.warmup = warmup if window is None else min(warmup, window)
-        self.soonest = min(soonest, refit_every)
+        self.window, self.refit_every, self.targets, self.learners = window, refit_every, targets, learners
+        self.warmup, self.soonest = warmup if window is None else min(warmup, window), min(soonest, refit_every)
 
     @classmethod
     def exact(cls) -> Replay:
@@ -89,9 +83,7 @@ class Replay:
     def open(self, stack: Stack, n_targets: int) -> None:
         """Make room for the rows of ``stack``, with ``n_targets`` target columns."""
         room = self.window or 256
-        self._X = np.zeros((room, stack.n_features))
-        self._y = np.zeros((room, n_targets))
-        self._weight = np.zeros(room)
+        self._X, self._y, self._weight = np.zeros((room, stack.n_features)), np.zeros((room, n_targets)), np.zeros(room)
         leaf_ids = stack.leaf_ids(np.zeros((0, stack.n_features)))
         self._leaf_ids = None if leaf_ids is None else np.zeros((room, stack.n_learners), dtype=leaf_ids.dtype)
         self._recorded = np.zeros((room, stack.n_learners, stack.n_outputs)) if self.targets == "recorded" else None
@@ -107,11 +99,6 @@ class Replay:
     def fill(self) -> int:
         """Rows held."""
         return int(self.counts[FILL])
-
-    @property
-    def waited(self) -> int:
-        """Rows since the last refit."""
-        return int(self.counts[WAITED])
 
     @property
     def seen(self) -> int:
@@ -183,8 +170,7 @@ class Replay:
             self._codes[:, where] = self.bins.encode(X)
         self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
         self.counts[FILL] = min(len(self._X), self.fill + len(X))
-        self.counts[WAITED] += len(X)
-        self.counts[SEEN] += len(X)
+        self.counts[[WAITED, SEEN]] += len(X)
 
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""
@@ -192,11 +178,10 @@ class Replay:
         if not self.warm:
             if self.fill < self.warmup:
                 return
-            self.counts[WARM] = True
-            self.counts[WAITED] = 0
+            self.counts[WARM], self.counts[WAITED] = True, 0
             yield from (self._prepared(i) for i in learners)
         interval = self.interval
-        while self.waited >= interval:
+        while self.counts[WAITED] >= interval:
             self.counts[WAITED] -= interval
             if self.learners == "all":
                 yield from (self._prepared(i) for i in learners)
@@ -218,8 +203,7 @@ class Replay:
         return int(interval(self.fill, self.window, self.refit_every, self.soonest))
 
     def _prepared(self, learner: int) -> int:
-        """Let the cut points follow the window before a learner is refitted."""
-        # exact FTRL sees every row with cut points made for it
+        """Let the cut points follow the window before a learner is refitted; exact FTRL makes them for every row."""
         is_stale = self.window is None or REBIN_SHARE * (self.seen - self.binned) >= self.fill
         if self._codes is not None and (is_stale or self.binned == 0):
             X, counts = self.X, self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
@@ -231,7 +215,7 @@ class Replay:
     def _hold(self, rows: IntArray, room: int) -> None:
         """Go on with these of the rows held, in this order, and room for so many."""
         n = len(rows)
-        for name in BY_ROW:
+        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded"):  # what is held, row after row
             held = getattr(self, name)
             if held is not None:
                 setattr(self, name, np.zeros((room, *held.shape[1:]), held.dtype))

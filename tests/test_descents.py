@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamboost import descents
+from streamboost import Booster
 from streamboost.descents import AdaGrad, Ball, Box, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Loss, Poisson, Quantile, Scale, Softmax, Squared
 
@@ -133,9 +133,9 @@ def test_a_momentum_that_never_ends_is_refused(momentum):
 
 def test_the_loss_picks_the_algorithm():
     for loss in (Squared(), Huber(), Poisson(), Logistic(), Softmax(n_classes=3)):
-        assert descents.for_loss(loss) == GradientDescent()
+        assert Booster(loss).descent == GradientDescent()
     for loss in (Absolute(), Quantile(), Hinge()):
-        assert descents.for_loss(loss) == ResidualProjection()
+        assert Booster(loss).descent == ResidualProjection()
 
 
 # Walks

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from streamboost.features.binning import Bins
+from streamboost.kernels.layout import WAITED
 from streamboost.replay import Replay
 from streamboost.stacks.linear import LinearStack
 from streamboost.stacks.tree import TreeStack
@@ -146,7 +147,7 @@ def test_a_chunk_brings_as_many_turns_as_it_is_worth():
     replay = opened(None, warmup=1, refit_every=4)
     refits(replay, trees(), 1)
     assert [i for _, i in refits(replay, trees(), 13, chunk=13, start=1)] == [0, 1, 2]
-    assert replay.waited == 1
+    assert replay.counts[WAITED] == 1
 
 
 def test_only_learners_that_can_be_refitted_have_turns():

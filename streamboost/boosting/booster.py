@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from streamboost import descents
 from streamboost._types import FloatArray, IntArray
 from streamboost.bases import OPENING_ROWS, Base, Linear
 from streamboost.boosting.cost import CostMeter
@@ -30,7 +29,7 @@ from streamboost.boosting.hedge import NO_HEDGE
 from streamboost.boosting.loops import choose
 from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
-from streamboost.descents import Descent, GradientDescent
+from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -59,13 +58,6 @@ class Answer(NamedTuple):
     h: FloatArray
     walk: FloatArray
     targets: FloatArray
-
-
-class ScaleEstimate(NamedTuple):
-    """What the first rows tell: targets and weights of those looked at, and the scale they are on."""
-
-    opening: FloatArray
-    scale: Scale
 
 
 class Booster(BoostedModel):
@@ -145,18 +137,14 @@ class Booster(BoostedModel):
         given = "update_mode" if semantics is None else "semantics"
         update_mode = update_mode if semantics is None else semantics
         if iterate not in ("last", "average", *AVERAGING_POWERS):
-            raise ValueError(
-                f"iterate is {iterate!r}, expected 'last', 'average', 'uniform' or 'polynomial'. "
-                "If unsure, leave it out."
-            )
+            expected = "'last', 'average', 'uniform' or 'polynomial'"
+            raise ValueError(f"iterate is {iterate!r}, expected {expected}. If unsure, leave it out.")
         is_size = isinstance(update_mode, (int, np.integer)) and not isinstance(update_mode, bool) and update_mode >= 1
         if not is_size and update_mode not in ("sequential", "minibatch"):
-            raise ValueError(
-                f"{given} is {update_mode!r}, expected 'sequential', 'minibatch' or a number of rows above 0. "
-                "If unsure, leave it out."
-            )
+            expected = "'sequential', 'minibatch' or a number of rows above 0"
+            raise ValueError(f"{given} is {update_mode!r}, expected {expected}. If unsure, leave it out.")
         self.loss = loss
-        self.descent = descents.for_loss(loss) if descent is None else descent
+        self.descent = descent or (GradientDescent() if loss.smooth else ResidualProjection())  # Algorithm 1 or 2
         self.stack = TreeStack() if stack is None else stack
         self.base = Linear() if base is None else base
         kind, can_refit = type(self.stack).__name__, len(self.stack.refittable) > 0
@@ -167,19 +155,13 @@ class Booster(BoostedModel):
         if replay is None and self.stack.needs_replay:
             raise ValueError(f"replay is None, but {kind} learns from refits alone. Leave replay out.")
         if iterate in AVERAGING_POWERS and not self.stack.averages:
-            raise ValueError(
-                f"iterate is {iterate!r}, but a {kind} has no parameters to average. "
-                "Use 'average', which averages what is said, or leave it out."
-            )
+            way_out = "Use 'average', which averages what is said, or leave it out."
+            raise ValueError(f"iterate is {iterate!r}, but a {kind} has no parameters to average. {way_out}")
         self.replay = replay
-        self.iterate = iterate
+        self.iterate, self.update_mode, self.seed = iterate, update_mode, seed
         self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
-        self.update_mode = update_mode
-        self.seed = seed
-        self.cost = CostMeter()
-        self.edges = EdgeMeter(self.stack.n_learners)
-        self.n_rows = 0
-        self.is_open = False
+        self.edges, self.cost = EdgeMeter(self.stack.n_learners), CostMeter()
+        self.n_rows, self.is_open = 0, False
 
     @property
     def boosters(self) -> tuple[Booster]:  # type: ignore[override]
@@ -243,15 +225,17 @@ class Booster(BoostedModel):
     def update(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
         self.detach()
-        if self.past is not None:
-            self._keep_hypothesis(len(X))
+        if self.past is not None:  # offer the hypothesis that predicted these rows, once for each of them
+            make = functools.cache(lambda: copy.deepcopy(self.present))
+            for _ in range(len(X)):
+                self.past.offer(make)
         self.edges.add(answer.targets, answer.h, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
             learn = self.stack.learn if self.update_mode == "sequential" else self.stack.learn_batch
             learn(X, answer.targets, weight)
         self.count(len(X))
-        self.apply_scale(self.estimate_scale(y, weight))
+        self.apply_scale(*self.estimate_scale(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)
         if self.replay is not None:
             self.replay.append(X, y, weight, self.stack.leaf_ids(X), answer.targets)
@@ -271,45 +255,36 @@ class Booster(BoostedModel):
     def count(self, n: int) -> None:
         """Keep the books: rows and unit cost."""
         self.n_rows += n
-        self.cost.predicted(n, self.stack.n_learners)
-        self.cost.updated(n, self.stack.n_learners)
+        self.cost.add(n, self.stack.n_learners, self.stack.n_learners)
 
     @property
     def is_scale_known(self) -> bool:
         """Whether the first rows have told the scale, and the steps stay as they are."""
         return len(self.opening) >= OPENING_ROWS and not self.descent.adaptive
 
-    def estimate_scale(self, y: FloatArray, weight: FloatArray) -> ScaleEstimate:
-        """What is known of the scale once these rows are counted in."""
-        room = OPENING_ROWS - len(self.opening)
+    def estimate_scale(self, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, Scale]:
+        """The targets and weights of the first rows, and their scale, once these rows are counted in."""
+        opening, scale, room = self.opening, self.scale, OPENING_ROWS - len(self.opening)
         if room <= 0:
-            return ScaleEstimate(self.opening, self.scale)
-        opening = np.concatenate([self.opening, np.concatenate([y, weight[:, None]], axis=1)[:room]])
-        scale = self.scale
+            return opening, scale
+        opening = np.concatenate([opening, np.concatenate([y, weight[:, None]], axis=1)[:room]])
         if opening[:, -1].sum() > 0:
             scale = self.loss.scale(opening[:, :-1], opening[:, -1])
         if len(opening) < 2:  # one row tells no spread, and a wrong one would be felt for long
             scale = scale._replace(spread=0.0)
         if len(opening) == OPENING_ROWS and (opening[:, :-1] == opening[0, :-1]).all():
             opening = opening[-1:]  # targets that are all the same have told no scale yet: go on looking
-        return ScaleEstimate(opening, scale)
+        return opening, scale
 
-    def apply_scale(self, estimate: ScaleEstimate) -> None:
+    def apply_scale(self, opening: FloatArray, scale: Scale) -> None:
         """Take steps of the size the first rows and the edges tell."""
-        changed = estimate.opening is not self.opening
-        self.opening, self.scale = estimate
+        changed = opening is not self.opening
+        self.opening, self.scale = opening, scale
         if changed or self.descent.adaptive:
             self.eta[:] = self._schedule()
 
     def _schedule(self) -> FloatArray:
         return self.descent.schedule(self.stack.n_learners, self.loss, self.scale, self.edges.running)
-
-    def _keep_hypothesis(self, rows: int) -> None:
-        """Offer the hypothesis that predicted these rows to the reservoir, once for each of them."""
-        assert self.past is not None
-        make = functools.cache(lambda: copy.deepcopy(self.present))
-        for _ in range(rows):
-            self.past.offer(make)
 
     # Lazy FTRL.
 
@@ -319,11 +294,10 @@ class Booster(BoostedModel):
         assert replay is not None
         for i in replay.turns(self.stack):
             if replay.targets == "recorded":
-                target = replay.recorded[:, i]
+                target, asked = replay.recorded[:, i], 0
             else:
-                target = choose(self).fresh_target(self, i)
-                self.cost.predicted(replay.fill, i)
-            self.cost.updated(replay.fill, 1)
+                target, asked = choose(self).fresh_target(self, i), i  # learners before this one
+            self.cost.add(replay.fill, asked, 1)
             replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
 
     # Growing.
@@ -331,20 +305,19 @@ class Booster(BoostedModel):
     def grow(self, k: int) -> None:
         """Add k learners at the end of the stack, mid-stream.
 
-        They say 0 at first: where the prediction is the last step of a walk that only adds, it changes only
-        as they learn. A mean over steps counts the new ones at once.
+        They say 0 at first: the last step of a walk changes only as they learn, a mean over steps at once.
         """
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"k is {k!r}, expected a whole number of at least 1.")
         if not self.is_open:
             raise ValueError("the booster has seen no row yet: make the stack larger instead of growing it.")
-        settled = len(self.stack.refittable)
+        turn = len(self.stack.refittable)  # of the new ones, which are fitted next
         for hypothesis in self._to_change():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
         if self.replay is not None:
             self.replay.grow(k)
-            self.replay.turn = settled  # the new ones are fitted next
+            self.replay.turn = turn
         self.eta = self._schedule()
         if self.past is not None:
             self.past.kept = [past._replace(eta=np.pad(past.eta, (0, k))) for past in self.past.kept]

@@ -89,23 +89,18 @@ class Committee(BoostedModel):
         if readout not in ("hedge", "last", "mean"):
             raise ValueError(f"readout is {readout!r}, expected 'hedge', 'last' or 'mean'. If unsure, leave it out.")
         if memory_limit_mb is not None and not memory_limit_mb > 0:
-            raise ValueError(
-                f"memory_limit_mb is {memory_limit_mb!r}, expected a number above 0. For no limit, leave it out."
-            )
+            way_out = "For no limit, leave it out."
+            raise ValueError(f"memory_limit_mb is {memory_limit_mb!r}, expected a number above 0. {way_out}")
         if n_jobs is not None and not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
             raise ValueError(f"n_jobs is {n_jobs!r}, expected a whole number above 0, or -1 for all cores.")
-        self.readout = readout
-        self.steps = tuple(steps)
-        self.half_lives = tuple(half_lives)
-        self.memory_limit_mb = memory_limit_mb
-        self.n_jobs = n_jobs
+        self.readout, self.steps, self.half_lives = readout, tuple(steps), tuple(half_lives)
+        self.memory_limit_mb, self.n_jobs = memory_limit_mb, n_jobs
         self.hedge = Hedge(self._experts(), half_lives)
         has_ladder = len(self.boosters) > 1 and readout == "hedge" and all(booster.replay for booster in self.boosters)
         self.drift_replacement = DriftReplacement() if has_ladder else None
         self.events: list[Event] = []
         self.categorical: tuple[int, ...] = ()
-        self.n_levels = 0
-        self.is_open = False
+        self.n_levels, self.is_open = 0, False
 
     def _experts(self) -> list[Expert]:
         sizes = [booster.stack.n_learners for booster in self.boosters]
@@ -123,7 +118,7 @@ class Committee(BoostedModel):
 
     def allocate(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
-        if self._fit(n_features, self.loss.n_outputs):
+        if self._fit(n_features):
             self.hedge = Hedge(self._experts(), self.half_lives)
         for booster in self.boosters:
             booster.allocate(n_features, n_targets)
@@ -131,9 +126,10 @@ class Committee(BoostedModel):
         self.is_open = True
         self.set_categorical(self.categorical, self.n_levels)
 
-    def _fit(self, n_features: int, n_outputs: int) -> bool:
-        """Shrink to fit the memory limit, and say so; return whether that was needed."""
-        shape = memory_budget.Shape(n_features, n_outputs, self.loss.n_targets)
+    def _fit(self, n_features: int | None = None, n_outputs: int | None = None) -> bool:
+        """Shrink to fit the memory limit with so many columns and outputs, and say so; return whether it was needed."""
+        n_features = self.boosters[0].stack.n_features if n_features is None else n_features
+        shape = memory_budget.Shape(n_features, n_outputs or self.loss.n_outputs, self.loss.n_targets)
         if self.memory_limit_mb is None:
             memory_budget.check(self.boosters, shape)
             return False
@@ -155,9 +151,9 @@ class Committee(BoostedModel):
     def weights(self) -> dict[tuple[int | None, int], float]:
         """The weight of every expert in the vote, by its memory and its number of learners, the most trusted first."""
         weights: dict[tuple[int | None, int], float] = {}
+        windows = [None if booster.replay is None else booster.replay.window for booster in self.boosters]
         for (b, step), weight in zip(self.hedge.experts.tolist(), self.hedge.weights.tolist(), strict=True):
-            replay = self.boosters[b].replay
-            key = (None if replay is None else replay.window, step)
+            key = windows[b], step
             weights[key] = weights.get(key, 0.0) + weight
         return dict(sorted(weights.items(), key=lambda item: -item[1]))
 
@@ -176,10 +172,7 @@ class Committee(BoostedModel):
     def check_growth(self, n_features: int, n_outputs: int, n_categorical: int, n_levels: int) -> None:
         """Refuse to grow so far if there is no memory for it; change nothing."""
         shape = memory_budget.Shape(n_features, n_outputs, self.loss.n_targets, n_categorical, n_levels)
-        if self.memory_limit_mb is None:
-            memory_budget.check(self.boosters, shape)
-        else:
-            memory_budget.check_fit(self.boosters, self.memory_limit_mb, shape)
+        memory_budget.check(self.boosters, shape, self.memory_limit_mb)
 
     def grow(self, k: int) -> None:
         """Add k learners to every booster, mid-stream; its whole sum stays an expert."""
@@ -192,8 +185,7 @@ class Committee(BoostedModel):
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
-        assert self.n_features is not None
-        self._fit(self.n_features + k, self.loss.n_outputs)
+        self._fit(self.boosters[0].stack.n_features + k)
         for booster in self.boosters:
             booster.add_features(k)
 
@@ -203,13 +195,11 @@ class Committee(BoostedModel):
         if self.is_open and columns:
             for booster in self.boosters:
                 booster.set_categorical(np.array(columns, np.int32), n_levels)
-            assert self.n_features is not None
-            self._fit(self.n_features, self.loss.n_outputs)
+            self._fit()
 
     def add_outputs(self, loss: Loss, score: float) -> None:
         """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
-        assert self.n_features is not None
-        self._fit(self.n_features, loss.n_outputs)
+        self._fit(n_outputs=loss.n_outputs)
         for booster in self.boosters:
             booster.add_outputs(loss, score)
 
@@ -221,10 +211,6 @@ class Committee(BoostedModel):
     @property
     def splits(self) -> bool:
         """Whether :meth:`split_output` is there."""
-        return all(
-            booster.stack.splits
-            and booster.base.splits
-            and type(booster.descent) is GradientDescent
-            and not booster.descent.adaptive
-            for booster in self.boosters
-        )
+        whole = all(booster.stack.splits and booster.base.splits for booster in self.boosters)
+        kinds = {(type(booster.descent), booster.descent.adaptive) for booster in self.boosters}
+        return whole and kinds == {(GradientDescent, False)}

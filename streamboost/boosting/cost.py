@@ -1,7 +1,4 @@
-"""Unit cost, the x-axis of the paper's Figure 2: one prediction of one weak learner for one row is 1, one update 2.
-
-Streaming boosting and batch boosting carry the same meter, so that their training can be compared.
-"""
+"""Unit cost, the x-axis of the paper's Figure 2: one prediction of one weak learner for one row is 1, one update 2."""
 
 from dataclasses import dataclass
 
@@ -13,13 +10,10 @@ class CostMeter:
     predictions: int = 0
     updates: int = 0
 
-    def predicted(self, rows: int, learners: int) -> None:
-        """Count ``learners`` predictions for each of ``rows`` rows."""
-        self.predictions += rows * learners
-
-    def updated(self, rows: int, learners: int) -> None:
-        """Count ``learners`` updates for each of ``rows`` rows."""
-        self.updates += rows * learners
+    def add(self, rows: int, predictions: int, updates: int) -> None:
+        """Count so many predictions and updates for each of ``rows`` rows."""
+        self.predictions += rows * predictions
+        self.updates += rows * updates
 
     @property
     def units(self) -> int:

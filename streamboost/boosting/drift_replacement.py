@@ -1,10 +1,10 @@
 """Replacement after drift: when the longest memory has been overtaken by the stream, a young booster takes its place.
 
-After an abrupt change the longest memory still pays for its past: its rows are stale. Dropping them at an alarm would
-be a gamble, as many streams only look as if they had changed (rows in the order of a map, seasons). So nothing is
-dropped on suspicion. When a shorter memory has been clearly better for some hundred rows, a *challenger* starts afresh
-beside the longest memory, votes like everybody else, and takes its place only once it has proven better on the same
-rows, by more than chance explains. If it does not, it leaves, and the next one has to wait twice as long.
+After an abrupt change the rows of the longest memory are stale. Dropping them at an alarm would be a gamble, as many
+streams only look as if they had changed (seasons). So nothing is dropped on suspicion. When a shorter memory has been
+clearly better for some hundred rows, a *challenger* starts afresh beside the longest memory, votes like everybody else,
+and takes its place only once it has proven better on the same rows, by more than chance explains. If it does not, it
+leaves, and the next one has to wait twice as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from streamboost.bases import Frozen
 from streamboost.boosting.hedge import Expert
-from streamboost.kernels.hedge import LOST, NEW, OLD, ROWS, SQUARES, TOTAL
+from streamboost.kernels.hedge import LOST, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
@@ -43,17 +43,12 @@ class Event(NamedTuple):
 class DriftReplacement:
     """Watches over the longest memory of a committee.
 
-    Attributes
-    ----------
-    paired_test : ndarray of shape (6,)
-        Incumbent and challenger (-1 if there is none), n, Σd, Σd², Σ incumbent loss; d is the loss difference.
+    ``paired_test`` (6,): incumbent and challenger (-1: none), n, Σd, Σd², Σ incumbent loss; d is the loss difference.
     """
 
     def __init__(self) -> None:
-        self.paired_test = np.zeros(6)
-        self.paired_test[:2] = -1.0
-        self.wait = WAIT
-        self.rest_until = WAIT  # the row before which nobody challenges
+        self.paired_test = np.array([-1.0, -1.0, 0.0, 0.0, 0.0, 0.0])
+        self.wait = self.rest_until = WAIT  # nobody challenges before that row
 
     @property
     def is_on(self) -> bool:
@@ -70,12 +65,10 @@ class DriftReplacement:
     def _suspects(self, committee: Committee) -> bool:
         """Whether a shorter memory has clearly lost less than the longest over the latest rows."""
         hedge, longest = committee.hedge, committee.boosters[0].replay
-        assert longest is not None
-        lost = {
-            b: hedge.losses[(len(hedge.decays) - 1) // 2, e] for e, (b, step) in enumerate(hedge.experts) if step > 0
-        }
+        losses = hedge.losses[(len(hedge.decays) - 1) // 2]  # of the voter in the middle
+        lost = {b: losses[e] for e, (b, step) in enumerate(hedge.experts) if step > 0}
         shorter = min(loss for b, loss in lost.items() if b > 0)
-        return longest.fill > 2 * HEAD_START and bool(shorter < SUSPICION * lost[0])
+        return longest is not None and longest.fill > 2 * HEAD_START and bool(shorter < SUSPICION * lost[0])
 
     def _challenge(self, committee: Committee) -> None:
         old = committee.boosters[0]
@@ -87,11 +80,10 @@ class DriftReplacement:
         new.learn(X, y, weight)
         new.n_rows = old.n_rows
         committee.boosters.append(new)
-        place = len(committee.boosters) - 1
-        twins = [e for e, (b, _) in enumerate(committee.hedge.experts) if b == 0]
-        committee.hedge.join([Expert(place, int(committee.hedge.experts[e, 1])) for e in twins], twins)
-        self.paired_test[:] = 0.0
-        self.paired_test[OLD], self.paired_test[NEW] = twins[-1], len(committee.hedge.experts) - 1
+        place, hedge = len(committee.boosters) - 1, committee.hedge
+        twins = [e for e, (b, _) in enumerate(hedge.experts) if b == 0]
+        hedge.join([Expert(place, int(hedge.experts[e, 1])) for e in twins], twins)
+        self.paired_test[:] = twins[-1], len(hedge.experts) - 1, 0.0, 0.0, 0.0, 0.0
 
     def _judge(self, committee: Committee) -> None:
         rows, total, squares, lost = self.paired_test[[ROWS, TOTAL, SQUARES, LOST]]
@@ -99,15 +91,13 @@ class DriftReplacement:
             return
         error = np.sqrt(max(squares - total**2 / rows, 0.0))  # of the total
         if total > SIGMAS * error and total > MARGIN * lost:
-            old = committee.boosters[0].replay
+            old, young = committee.boosters[0].replay, committee.boosters[-1].replay
             assert old is not None
-            held = old.fill
+            assert young is not None
             committee.hedge.leave(0, len(committee.boosters) - 1)
             committee.boosters[0] = committee.boosters.pop()
             self._end(committee, WAIT)
-            young = committee.boosters[0].replay
-            assert young is not None
-            detail = f"{held - young.fill:,} of {held:,} rows were out of date"
+            detail = f"{old.fill - young.fill:,} of {old.fill:,} rows were out of date"
             committee.events.append(Event(committee.n_rows, "memory dropped", detail))
         elif rows >= PATIENCE or total < -SIGMAS * error:
             committee.hedge.leave(len(committee.boosters) - 1)
@@ -115,20 +105,16 @@ class DriftReplacement:
             self._end(committee, min(2 * self.wait, LONGEST_WAIT))
 
     def _end(self, committee: Committee, wait: int) -> None:
-        self.paired_test[:] = 0.0
-        self.paired_test[:2] = -1.0
-        self.wait = wait
-        self.rest_until = committee.n_rows + wait
+        self.paired_test[:] = -1.0, -1.0, 0.0, 0.0, 0.0, 0.0
+        self.wait, self.rest_until = wait, committee.n_rows + wait
 
 
 def fresh_copy(booster: Booster) -> Booster:
     """A booster of the same make that has seen nothing."""
     twin = copy.copy(booster)
     twin.stack, twin.replay = copy.deepcopy(booster.stack), copy.copy(booster.replay)
-    twin.base = copy.copy(booster.base)
-    twin.edges = type(booster.edges)(booster.stack.n_learners)
-    twin.cost = type(booster.cost)()
-    twin.n_rows = 0
+    twin.base, twin.n_rows = copy.copy(booster.base), 0
+    twin.edges, twin.cost = type(booster.edges)(booster.stack.n_learners), type(booster.cost)()
     if booster.past is not None:
         twin.past = type(booster.past)(booster.past.capacity, booster.seed)
     twin.allocate(booster.stack.n_features, booster.loss.n_targets)

@@ -11,15 +11,9 @@ from streamboost.kernels.edges import Meters, count_edges
 class EdgeMeter:
     """γ̂ᵢ = 1 − Σ‖target − hᵢ(x)‖² / Σ‖target‖² for every learner, over all rows and over the latest ones.
 
-    An edge of 1 is a learner that says exactly what it should, 0 one that might as well say nothing; below 0
-    it does harm. Each row counts with what the learner said before it learned that row.
-
-    Parameters
-    ----------
-    n_learners : int
-    window : int
-        How many rows ``recent`` looks back: it fades, and rows further back count less than a twentieth. A chunk
-        learned in one step counts as one row there.
+    An edge of 1 is a learner that says what it should, 0 one that might as well say nothing; below 0 it does harm.
+    Each row counts with what the learner said before it learned that row. ``window`` is how many rows ``recent`` looks
+    back: those further back count less than a twentieth. A chunk learned in one step counts as one row there.
     """
 
     def __init__(self, n_learners: int, window: int = 1000) -> None:
@@ -49,8 +43,7 @@ class EdgeMeter:
 
     def grow(self, k: int) -> None:
         """Make room for k more learners."""
-        self.residual_ss = np.pad(self.residual_ss, (0, k))
-        self.target_ss = np.pad(self.target_ss, (0, k))
+        self.residual_ss, self.target_ss = np.pad(self.residual_ss, (0, k)), np.pad(self.target_ss, (0, k))
         self.recent_sums = np.pad(self.recent_sums, ((0, k), (0, 0)))
 
 

@@ -36,30 +36,8 @@ class Hedge:
 
     For real targets a loss counts in units of what the best expert loses on a row: the weights are then those of Bayes'
     rule, tempered, under a normal distribution (square loss) or a Laplace distribution (absolute loss) as wide as the
-    best expert's errors. For classes see :meth:`expert_losses`.
-
-    Parameters
-    ----------
-    experts : sequence of (booster, step)
-    half_lives : sequence of float
-        After how many rows a loss counts half, for each voter.
-    meta_half_life : float
-        The same for the meta voter.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (E,)
-        The weight of each expert in the vote; they sum to 1.
-
-    Examples
-    --------
-    >>> from streamboost.losses import Squared
-    >>> hedge = Hedge([(0, 0), (0, 1)])
-    >>> hedge.open(Squared())
-    >>> for _ in range(50):
-    ...     lost = hedge.learn(np.array([[0.1], [3.0]]), np.array([0.0]), Squared())
-    >>> bool(hedge.weights[0] > 0.99)
-    True
+    best expert's errors. For classes see :func:`expert_losses`. After so many rows as its half-life says a loss counts
+    half, for each voter and for the meta voter; ``weights`` (E,) of the experts sum to 1.
 
     References
     ----------
@@ -75,18 +53,15 @@ class Hedge:
     ) -> None:
         rates = np.array([*half_lives, meta_half_life], dtype=float)
         if len(rates) < 2 or not (rates > 0).all():
-            raise ValueError(
-                f"half_lives is {half_lives!r} and meta_half_life {meta_half_life!r}, expected numbers of rows "
-                "above 0, at least one of each. If unsure, leave them out."
-            )
+            way_out = "expected numbers of rows above 0, at least one of each. If unsure, leave them out."
+            raise ValueError(f"half_lives is {half_lives!r} and meta_half_life {meta_half_life!r}, {way_out}")
         self.experts: IntArray = np.array(experts, dtype=np.int64).reshape(-1, 2)
         self.decays = 0.5 ** (1.0 / rates)  # (V + 1,), the meta voter's last
         n, width = len(self.experts), max(len(self.experts), len(half_lives))
         self.temperature_scale = np.zeros(2)  # of the voters and of the meta voter; 0: losses are taken as they are
         self.seen = np.zeros(len(rates))  # the discounted number of rows
         # what each expert has lost, for each voter; each voter, for the meta voter
-        self.losses = np.zeros((len(rates), width))
-        self.posterior = np.zeros((len(rates), width))
+        self.losses, self.posterior = np.zeros((len(rates), width)), np.zeros((len(rates), width))
         self.posterior[:-1, :n] = 1.0 / max(n, 1)
         self.posterior[-1, : len(half_lives)] = 1.0 / len(half_lives)
         self.weights = np.full(n, 1.0 / max(n, 1))
@@ -124,11 +99,8 @@ class Hedge:
         self._reweigh()
 
     def _reweigh(self) -> None:
-        """Work out everybody's weight from what they have lost.
-
-        The formula of :func:`streamboost.kernels.hedge.reweigh` once more, in NumPy, which rounds otherwise: through
-        the kernel, models whose boosters come and go would change in their last bits.
-        """
+        """Work out everybody's weight from what they have lost: the kernel of this name once more, as NumPy rounds."""
+        # through the kernel, models whose boosters come and go would change in their last bits
         n_voters, n_experts = len(self.decays) - 1, len(self.experts)
         self.posterior = np.zeros_like(self.losses)
         for v in range(n_voters + 1):
@@ -146,23 +118,15 @@ class Hedge:
         return loss.link.score(np.einsum("e,...em->...m", self.weights, loss.link.predict(scores)))
 
     def learn(
-        self,
-        scores: FloatArray,
-        y: FloatArray,
-        loss: Loss,
-        weight: float = 1.0,
-        paired_test: FloatArray = NO_PAIRED_TEST,
+        self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, paired: FloatArray = NO_PAIRED_TEST
     ) -> FloatArray | None:
-        """Take in the score of each expert for a row, (E, m), and its target (k,); return what each lost, if it counts.
-
-        ``paired_test``: see :class:`streamboost.boosting.drift_replacement.DriftReplacement`.
-        """
+        """Take in the experts' scores (E, m) for a row and its target (k,); return what each lost, if it counts."""
         if weight <= 0:
             return None
         n = len(self.experts)
         votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
-        count_losses(lost, float(weight), self.arrays, paired_test)
+        count_losses(lost, float(weight), self.arrays, paired)
         return lost[:n]
 
 
@@ -172,8 +136,7 @@ def expert_losses(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
     Weights by log loss alone find the best probabilities, weights by errors the best labels; a little of the first
     settles what the second leaves open.
     """
-    lost = loss.value(scores, y)
-    wrong = loss.wrong(scores, y)
+    lost, wrong = loss.value(scores, y), loss.wrong(scores, y)
     if wrong is None:
         return lost
     most = SURPRISE if loss.temperature_scale == 0 else FAR_OFF

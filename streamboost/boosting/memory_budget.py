@@ -17,12 +17,12 @@ OVERHEAD = 1 * MB  # everything that does not grow with rows, columns or learner
 
 
 class Shape(NamedTuple):
-    """What rows are like, as far as it tells how much room they need."""
+    """What rows are like, as far as it tells how much room they need; by default with the levels known already."""
 
     n_features: int
     n_outputs: int
     n_targets: int
-    n_categorical: int | None = None  # None: as many as there are
+    n_categorical: int = 0
     n_levels: int = 0
 
 
@@ -31,23 +31,19 @@ def room(booster: Booster, shape: Shape, window: int | None = None) -> int:
 
     ``window`` is another length of its memory than the one it has.
     """
-    n_features, n_outputs, n_targets, n_categorical, n_levels = shape
-    d, m, N = n_features, n_outputs, booster.stack.n_learners
+    d, m, n_targets, n_categorical, n_levels = shape
+    stack, base, replay, N = booster.stack, booster.base, booster.replay, booster.stack.n_learners
     total = 8 * (d + 1) * 2 * m + 16 * N
-    if isinstance(booster.base, Linear) and d <= WIDEST:
+    if isinstance(base, Linear) and d <= WIDEST:
         total += 8 * (d + 1) ** 2
-    if isinstance(booster.stack, TreeStack):
-        n_leaves = 2**booster.stack.max_depth
-        total += N * n_leaves * (8 * (m + 1) + 29)
-        total += 8 * booster.stack.max_depth * d * (booster.stack.n_bins + 1) * (m + 2)  # histograms
-    if booster.is_open and isinstance(booster.stack, TreeStack):
-        bins = booster.stack.level_bins
-        total += bins.nbytes if n_categorical is None else max(bins.nbytes, N * n_categorical * n_levels)
-    if booster.is_open and isinstance(booster.base, Linear):
-        effects = booster.base.effects
-        entries = effects.size if n_categorical is None else max(effects.size, n_categorical * n_levels * m)
-        total += 2 * effects.itemsize * entries
-    replay = booster.replay
+    if isinstance(stack, TreeStack):
+        total += N * 2**stack.max_depth * (8 * (m + 1) + 29)  # leaves
+        total += 8 * stack.max_depth * d * (stack.n_bins + 1) * (m + 2)  # histograms
+    new_levels = n_categorical * n_levels
+    if booster.is_open and isinstance(stack, TreeStack):
+        total += max(stack.level_bins.nbytes, N * new_levels)
+    if booster.is_open and isinstance(base, Linear):
+        total += 2 * base.effects.itemsize * max(base.effects.size, new_levels * m)
     if replay is not None and replay.window is not None:
         held = 8 * d + 8 * n_targets + 8 + 2 * N + d  # of a row
         passing = d + 8 * m + 2 * 8 * (m + 2) + 12  # of a row, while a learner is refitted
@@ -70,16 +66,6 @@ def fit(boosters: list[Booster], limit_mb: float, shape: Shape) -> str | None:
     return None if after == before else f"{before} became {after}"
 
 
-def check_fit(boosters: Sequence[Booster], limit_mb: float, shape: Shape) -> None:
-    """Refuse what :func:`fit` would refuse of boosters that have learned rows; change nothing."""
-    windows = [0 if b.replay is None or b.replay.window is None else b.replay.window for b in boosters]
-    while any(window >= 2 * SHORTEST for window in windows):
-        windows = [window // 2 if window >= 2 * SHORTEST else window for window in windows]
-    least = _total([room(booster, shape, window) for booster, window in zip(boosters, windows, strict=True)])
-    if least > limit_mb * MB:
-        raise _too_small(limit_mb, shape, least)
-
-
 def _too_small(limit_mb: float, shape: Shape, need: int) -> ValueError:
     return ValueError(
         f"memory_limit_mb is {limit_mb}, but rows of {shape.n_features} columns with {shape.n_outputs} outputs need at "
@@ -87,10 +73,18 @@ def _too_small(limit_mb: float, shape: Shape, need: int) -> ValueError:
     )
 
 
-def check(boosters: Sequence[Booster], shape: Shape) -> None:
-    """Refuse boosters that this machine cannot hold: the system would end the process without a word."""
-    need, there = _total([room(booster, shape) for booster in boosters]), _machine()
-    if need > there:
+def check(boosters: Sequence[Booster], shape: Shape, limit_mb: float | None = None) -> None:
+    """Refuse boosters that :func:`fit` would refuse once they have learned rows; change nothing.
+
+    Without a limit, those that this machine cannot hold: the system would end the process without a word.
+    """
+    windows, there = [(b.replay and b.replay.window) or 0 for b in boosters], _machine()
+    while limit_mb is not None and any(window >= 2 * SHORTEST for window in windows):
+        windows = [window // 2 if window >= 2 * SHORTEST else window for window in windows]
+    need = _total([room(booster, shape, window) for booster, window in zip(boosters, windows, strict=True)])
+    if limit_mb is not None and need > limit_mb * MB:
+        raise _too_small(limit_mb, shape, need)
+    if limit_mb is None and need > there:
         raise ValueError(
             f"memories of {_describe(boosters)} need about {need / MB:,.0f} MB for rows of {shape.n_features} columns, "
             f"and this machine has {there / MB:,.0f}. Pass a shorter memory, or memory_limit_mb to have it fitted."
@@ -119,8 +113,7 @@ def _halve(booster: Booster, boosters: list[Booster]) -> bool:
             booster.detach()
             replay.resize(window)
         else:
-            replay.window = window
-            replay.warmup = min(replay.warmup, window)
+            replay.window, replay.warmup = window, min(replay.warmup, window)
             twins = [other for other in boosters if other.replay is not None and other.replay.window == window]
             for twin in twins[1:]:
                 boosters.remove(twin)

@@ -16,17 +16,7 @@ T = TypeVar("T")
 
 
 class Reservoir(Generic[T]):
-    """A uniform sample of at most ``capacity`` things out of a stream of unknown length.
-
-    Parameters
-    ----------
-    capacity : int
-    seed : int
-
-    References
-    ----------
-    Vitter, Random Sampling with a Reservoir, 1985, Algorithm R.
-    """
+    """A uniform sample of at most ``capacity`` things out of a stream of unknown length (Vitter 1985, Algorithm R)."""
 
     def __init__(self, capacity: int, seed: int = 0) -> None:
         if not isinstance(capacity, (int, np.integer)) or capacity < 1:
@@ -41,7 +31,5 @@ class Reservoir(Generic[T]):
         self.seen += 1
         if len(self.kept) < self.capacity:
             self.kept.append(make())
-            return
-        place = int(self.rng.integers(self.seen))
-        if place < self.capacity:
+        elif (place := int(self.rng.integers(self.seen))) < self.capacity:
             self.kept[place] = make()

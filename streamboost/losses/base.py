@@ -1,7 +1,4 @@
-"""What a loss is: value, gradient, start, link, and the facts the theory needs.
-
-The losses themselves are in :mod:`streamboost.losses`, which is also the room to import these names from.
-"""
+"""What a loss is: value, gradient, start, link, and the facts the theory needs. Import it from streamboost.losses."""
 
 from __future__ import annotations
 
@@ -76,14 +73,12 @@ class Loss(ABC):
 
     References
     ----------
-    Hu et al., *Gradient Boosting on Stochastic Data Streams*, AISTATS 2017, section 2 and appendix
-    "Details of Implementation".
+    Hu et al., *Gradient Boosting on Stochastic Data Streams*, AISTATS 2017, section 2 and appendix.
     """
 
     name: ClassVar[str]
     smooth: ClassVar[bool]
-    # A loss has a link rather than being one: four losses share Identity, and a user's pair of functions takes
-    # any link. Inheritance would need a class for every pair.
+    # A loss has a link rather than being one: inheritance would need a class for every pair of a loss and a link.
     link: ClassVar[Link] = Identity()
     # By how much of the best expert's mean loss a hedge divides a loss to make a log-likelihood of it; 0: it is one.
     temperature_scale: ClassVar[float] = 1.0
@@ -161,15 +156,14 @@ class Loss(ABC):
                 f"targets have shape {y.shape}, expected (n, {self.n_targets}) for {self!r}. "
                 "For a single column pass y[:, None]; for more outputs say so when making the loss."
             )
-        finite = np.isfinite(y)  # (n, k)
-        if not finite.all():
-            way_out = "Drop the row or fill in the target before learning."
-            raise ValueError(f"{_first(y, ~finite)}, expected a finite number. {way_out}")
-        if self.takes_any_number:
-            return
-        coded = self.is_coded(y)  # (n, k)
-        if not coded.all():
-            raise ValueError(f"{_first(y, ~coded)}, expected {self.coding.format(m=self.n_outputs)}")
+        expected = "a finite number. Drop the row or fill in the target before learning."
+        good = np.isfinite(y)  # (n, k)
+        if good.all() and not self.takes_any_number:
+            good, expected = self.is_coded(y), self.coding.format(m=self.n_outputs)
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            where = f"row {row}" if y.shape[1] == 1 else f"row {row}, column {column}"
+            raise ValueError(f"target in {where} is {y[row, column]:g}, expected {expected}")
 
     def start(self, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """The constant score (m,) with the least mean loss over targets (n, k); 0 if nothing weighs."""
@@ -185,8 +179,7 @@ class Loss(ABC):
     def _search(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Find the best constant score (m,) by bisecting the mean gradient, every output by itself.
 
-        That is exact for a convex sum over outputs. Where a user's loss ties its outputs together it is a
-        guess, kept only if it beats 0.
+        Where a user's loss ties its outputs together that is a guess, kept only if it beats 0.
         """
         y, weight = y[weight > 0], weight[weight > 0]  # 0 times an overflow would be NaN
         share = weight / np.sum(weight)  # (n,)
@@ -208,8 +201,7 @@ class Loss(ABC):
         zero = np.zeros(self.n_outputs)
         with np.errstate(over="ignore", invalid="ignore"):  # a user's loss may overflow far out
             scale = share @ np.abs(self.gradient(everywhere(zero), y))  # (m,)
-            # A loss that only tends to its least value, as exp(-s) does, counts as flat below a millionth: it
-            # stops at a moderate score rather than where its gradient underflows.
+            # A loss that only tends to its least value, as exp(-s) does, counts as flat below a millionth.
             reach = np.full(self.n_outputs, 1.0 + np.abs(y).max())
             for _ in range(60):
                 short = (pull(-reach) > 1e-6 * scale) | (pull(reach) < -1e-6 * scale)
@@ -225,10 +217,8 @@ class Loss(ABC):
 
     def unit(self, y: FloatArray, weight: FloatArray | None = None) -> float:
         """How large one unit of score is: the standard deviation of real targets, 1 behind other links."""
-        if self.link != Identity() or len(y) < 2:
-            return 1.0
         weight = row_weights(y, weight)
-        if weight.sum() <= 0:
+        if self.link != Identity() or len(y) < 2 or weight.sum() <= 0:
             return 1.0
         # Measured from a row that counts, equal targets are exactly 0 apart, whatever the rounding.
         apart = y - y[np.argmax(weight)]  # (n, k)
@@ -237,8 +227,7 @@ class Loss(ABC):
 
     def scale(self, y: FloatArray, weight: FloatArray | None = None) -> Scale:
         """The natural sizes told by targets (n, k): a step of 1/β, or of one unit where no β bounds the curvature."""
-        unit = self.unit(y, weight)
-        beta = self.smoothness()
+        unit, beta = self.unit(y, weight), self.smoothness()
         return Scale(step=1.0 / beta if math.isfinite(beta) else unit, spread=unit)
 
     # What the theory needs
@@ -257,33 +246,22 @@ class Loss(ABC):
 
     def gradient_bound(self, radius: float = math.inf) -> float:
         """G: no gradient is longer; infinite where there is no bound."""
-        ridge = 2.0 * self.l2 * radius if self.l2 else 0.0
-        return self.bare_facts(radius).gradient_bound + ridge
+        return self.bare_facts(radius).gradient_bound + (2.0 * self.l2 * radius if self.l2 else 0.0)
 
 
 def whole(argument: str, value: object) -> int:
     """Return a count as a plain int, or say what is wrong with it."""
     if not isinstance(value, Integral) or value < 1:
-        raise ValueError(
-            f"{argument} is {value!r}, expected a whole number of at least 1. "
-            f"Pass as many as the targets have, such as {argument}=3."
-        )
+        way_out = f"Pass as many as the targets have, such as {argument}=3."
+        raise ValueError(f"{argument} is {value!r}, expected a whole number of at least 1. {way_out}")
     return int(value)
 
 
 def summed(terms: FloatArray) -> FloatArray:
     """Sum terms (..., m) over the outputs."""
-    total: FloatArray = terms.sum(axis=-1)
-    return total
+    return terms.sum(axis=-1)  # type: ignore[no-any-return]
 
 
 def row_weights(y: FloatArray, weight: FloatArray | None) -> FloatArray:
     """The weight (n,) of every row: 1 unless given."""
     return np.ones(len(y)) if weight is None else weight
-
-
-def _first(y: FloatArray, bad: BoolArray) -> str:
-    """Say where the first bad target is, and what."""
-    row, column = np.argwhere(bad)[0]
-    where = f"row {row}" if y.shape[1] == 1 else f"row {row}, column {column}"
-    return f"target in {where} is {y[row, column]:g}"

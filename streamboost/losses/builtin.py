@@ -1,10 +1,6 @@
-"""Losses: how wrong a score is, and which way to move it.
+"""Losses for real targets and counts, and those made of two functions.
 
-Into a loss flow scores (..., m) and targets (..., k); out of it flow values (...) and gradients (..., m).
-Leading axes broadcast, so the partial sums of a whole stack (n, N + 1, m) meet the targets (n, 1, k) in one
-call. A link turns scores into predictions. The rest are facts: where to start, how large one unit of score is,
-and the constants the paper's theorems speak of.
-
+Leading axes broadcast, so the partial sums of a whole stack (n, N + 1, m) meet the targets (n, 1, k) in one call.
 Every formula is written once and holds at extremes: scores of ±1000 give finite numbers and no warnings.
 """
 
@@ -35,9 +31,7 @@ class Squared(Loss):
     array([3.])
     """
 
-    name = "squared_error"
-    smooth = True
-    temperature_scale = 2.0
+    name, smooth, temperature_scale = "squared_error", True, 2.0
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """½‖s − y‖²."""
@@ -66,8 +60,7 @@ class Absolute(Loss):
     array([2.])
     """
 
-    name = "absolute_error"
-    smooth = False
+    name, smooth = "absolute_error", False
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ abs(s − y)."""
@@ -101,9 +94,7 @@ class Quantile(Loss):
     array([90.])
     """
 
-    name = "quantile"
-    smooth = False
-
+    name, smooth = "quantile", False
     tau: float = 0.5
 
     def __post_init__(self) -> None:
@@ -145,18 +136,14 @@ class Huber(Loss):
     array([1.])
     """
 
-    name = "huber"
-    smooth = True
-    temperature_scale = 2.0
-
+    name, smooth, temperature_scale = "huber", True, 2.0
     delta: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.delta < math.inf:
-            raise ValueError(
-                f"delta is {self.delta!r}, expected a finite number above 0. Without a limit it is Squared()."
-            )
+            way_out = "Without a limit it is Squared()."
+            raise ValueError(f"delta is {self.delta!r}, expected a finite number above 0. {way_out}")
         self._keep("delta", float(self.delta))
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -193,10 +180,7 @@ class Poisson(Loss):
     array([2.])
     """
 
-    name = "poisson"
-    smooth = True
-    temperature_scale = 0.0
-    link = Log()
+    name, smooth, temperature_scale, link = "poisson", True, 0.0, Log()
     coding = "a count of at least 0. For targets of either sign use Squared()."
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -257,9 +241,8 @@ class FunctionLoss(Loss):
     ) -> FloatArray:
         expected = np.broadcast_shapes(score.shape[:-1], y.shape[:-1]) + last
         if given.shape != expected:
-            raise ValueError(
-                f"the {what} function of loss {self.name!r} returned shape {given.shape}, expected {expected}: {advice}"
-            )
+            found = f"the {what} function of loss {self.name!r} returned shape {given.shape}"
+            raise ValueError(f"{found}, expected {expected}: {advice}")
         return given
 
     def bare_facts(self, radius: float) -> LossConstants:

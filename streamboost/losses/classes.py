@@ -41,10 +41,7 @@ class Logistic(SignLoss):
     array([0.695])
     """
 
-    name = "logistic"
-    smooth = True
-    temperature_scale = 0.0
-    link = Logit()
+    name, smooth, temperature_scale, link = "logistic", True, 0.0, Logit()
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ ln(1 + exp(−y s))."""
@@ -76,9 +73,7 @@ class Hinge(SignLoss):
     array([0.75, 0.  ])
     """
 
-    name = "hinge"
-    smooth = False
-    link = Margin()
+    name, smooth, link = "hinge", False, Margin()
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ max(0, 1 − y s)."""
@@ -117,10 +112,7 @@ class Softmax(Loss):
     array([0.24])
     """
 
-    name = "log_loss"
-    smooth = True
-    temperature_scale = 0.0
-    link = SoftmaxLink()
+    name, smooth, temperature_scale, link = "log_loss", True, 0.0, SoftmaxLink()
     coding = "a class index, a whole number from 0 and below {m}. For other classes use SGBClassifier."
 
     n_outputs: int = field(init=False, repr=False)
@@ -164,8 +156,5 @@ class Softmax(Loss):
         return Softmax.link.score(counts / counts.sum())
 
     def bare_facts(self, radius: float) -> LossConstants:
-        """The curvature diag(p) − p pᵀ is ½ between two classes of probability ½ each, and 0 along (1, …, 1).
-
-        The gradient is longest when all but certain of one class while another is true.
-        """
+        """The curvature is ½ between two classes of ½ each; the gradient is longest if certain of a wrong class."""
         return LossConstants(smoothness=0.5, gradient_bound=math.sqrt(2.0))

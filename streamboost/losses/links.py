@@ -1,8 +1,6 @@
-"""Links: what a score means.
+"""Links: what a score means. Scores (..., m) flow in, predictions such as probabilities or counts flow out, and back.
 
-Scores (..., m), sums that may be any number, flow in; predictions of the same shape, such as probabilities or counts,
-flow out, and back. Both ways give finite numbers and no warnings, at extremes too: scores of ±1000, probabilities
-of 0 and 1.
+Both ways give finite numbers and no warnings, at extremes too: scores of ±1000, probabilities of 0 and 1.
 """
 
 from __future__ import annotations
@@ -105,8 +103,7 @@ class SoftmaxLink(Link):
     def predict(self, score: FloatArray) -> FloatArray:
         """Turn scores into probabilities that sum to 1 over the last axis."""
         odds: FloatArray = np.exp(score - np.max(score, axis=-1, keepdims=True))  # (..., m), the largest is 1
-        total: FloatArray = odds.sum(axis=-1, keepdims=True)
-        return odds / total
+        return odds / odds.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
     def score(self, prediction: FloatArray) -> FloatArray:
         """Turn probabilities into centred log-probabilities, finite even for 0."""

@@ -255,14 +255,14 @@ def test_a_scale_estimate_changes_nothing_until_it_is_applied():
     booster = Booster(Absolute(), stack=small_trees())
     booster.learn(X, y)
     before = pickle.dumps(booster)
-    estimate = booster.estimate_scale(np.full((10, 1), 1e3), np.ones(10))
+    opening, scale = booster.estimate_scale(np.full((10, 1), 1e3), np.ones(10))
     assert pickle.dumps(booster) == before
-    assert estimate.scale.spread > 100 * booster.scale.spread
-    assert len(estimate.opening) == 40
+    assert scale.spread > 100 * booster.scale.spread
+    assert len(opening) == 40
     eta = booster.eta.copy()
-    booster.apply_scale(estimate)
-    assert booster.scale == estimate.scale
-    assert_allclose(booster.eta, eta * (estimate.scale.spread / np.std(y)))
+    booster.apply_scale(opening, scale)
+    assert booster.scale == scale
+    assert_allclose(booster.eta, eta * (scale.spread / np.std(y)))
 
 
 def test_rows_of_weight_zero_tell_no_scale():

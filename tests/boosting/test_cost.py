@@ -23,7 +23,7 @@ def stream(n):
 def test_a_prediction_costs_1_and_an_update_2(calls):
     meter = CostMeter()
     for rows, learners, is_update in calls:
-        (meter.updated if is_update else meter.predicted)(rows, learners)
+        meter.add(rows, *((0, learners) if is_update else (learners, 0)))
     assert meter.units == sum(rows * learners * (2 if is_update else 1) for rows, learners, is_update in calls)
 
 

@@ -66,7 +66,7 @@ MUTANTS = [
            "walk[:, i - 1] - eta[i - 1] * h[:, i - 1]", DESCENTS, "partial sums stay in the domain"),
     Mutant("descent-ball", _DESCENTS, "np.maximum(norm, self.radius)", "np.maximum(norm, 1.0)", DESCENTS,
            "a ball has its radius"),
-    Mutant("descent-residual-sign", _DESCENTS, "np.cumsum(gradient - h, axis=1)", "np.cumsum(gradient + h, axis=1)",
+    Mutant("descent-residual-sign", _DESCENTS, "y[:, None]) - h, axis=1)", "y[:, None]) + h, axis=1)",
            DESCENTS, "Δ carries what was not said"),
     Mutant("descent-no-residual", _DESCENTS, "return self.residuals(walk, h, loss, y) + h",
            "return loss.gradient(walk[:, :-1], y[:, None])", DESCENTS, "algorithm 2 feeds Δ + ∇"),

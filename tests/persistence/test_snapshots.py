@@ -455,7 +455,7 @@ MALFORMED = {
     "a class merely imported": node("streamboost.persistence.snapshots:Path"),
     "a class of ours imported elsewhere": node("streamboost.bases:Standardizer"),
     "a function": node("streamboost.errors:require"),
-    "a method": node("streamboost.boosting.cost:CostMeter.predicted"),
+    "a method": node("streamboost.boosting.cost:CostMeter.add"),
     "a module": node("streamboost.persistence.snapshots:os"),
     "a class through a module": node("streamboost.persistence.snapshots:os.PathLike"),
     "an old name in a new file": node("streamboost.boosting.cost:CostMeter"),

@@ -21,31 +21,23 @@ if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
 
 LOSSES: dict[type[Loss], int] = {
-    losses.Squared: loss_kernels.SQUARED,
-    losses.Absolute: loss_kernels.ABSOLUTE,
-    losses.Quantile: loss_kernels.QUANTILE,
-    losses.Huber: loss_kernels.HUBER,
-    losses.Poisson: loss_kernels.POISSON,
-    losses.Logistic: loss_kernels.LOGISTIC,
-    losses.Hinge: loss_kernels.HINGE,
-    losses.Softmax: loss_kernels.SOFTMAX,
-}
-READOUTS: dict[tuple[str, str], int] = {}  # by the readouts of the model and of its descent
-for _own, _alone, _hedged in (
-    ("last", hedge_kernels.READ_LAST, hedge_kernels.READ_HEDGE),
-    ("mean", hedge_kernels.READ_MEAN, hedge_kernels.READ_HEDGE_OF_MEANS),
-):
-    READOUTS |= {("descent", _own): _alone, ("hedge", _own): _hedged}
-    READOUTS |= {("last", _own): hedge_kernels.READ_LAST, ("mean", _own): hedge_kernels.READ_MEAN}
+    losses.Squared: loss_kernels.SQUARED, losses.Absolute: loss_kernels.ABSOLUTE,
+    losses.Quantile: loss_kernels.QUANTILE, losses.Huber: loss_kernels.HUBER,
+    losses.Poisson: loss_kernels.POISSON, losses.Logistic: loss_kernels.LOGISTIC,
+    losses.Hinge: loss_kernels.HINGE, losses.Softmax: loss_kernels.SOFTMAX,
+}  # fmt: skip
+READOUTS = {  # by the readouts of the model and of its descent
+    ("descent", "last"): hedge_kernels.READ_LAST, ("descent", "mean"): hedge_kernels.READ_MEAN,
+    ("hedge", "last"): hedge_kernels.READ_HEDGE, ("hedge", "mean"): hedge_kernels.READ_HEDGE_OF_MEANS,
+    ("last", "last"): hedge_kernels.READ_LAST, ("last", "mean"): hedge_kernels.READ_LAST,
+    ("mean", "last"): hedge_kernels.READ_MEAN, ("mean", "mean"): hedge_kernels.READ_MEAN,
+}  # fmt: skip
 
 
 def knows_parts(booster: Booster) -> bool:
     """Return whether the kernels know its loss, its descent and its base."""
-    descent = booster.descent
-    if type(descent) is GradientDescent:
-        knows_descent = not descent.adaptive
-    else:
-        knows_descent = type(descent) is ResidualProjection and descent.domain is None
+    is_plain = type(booster.descent) in (GradientDescent, ResidualProjection) and not booster.descent.adaptive
+    knows_descent = is_plain and getattr(booster.descent, "domain", None) is None
     return knows_descent and type(booster.loss) in LOSSES and type(booster.base) in (Linear, Constant)
 
 

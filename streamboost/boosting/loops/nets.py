@@ -1,7 +1,4 @@
-"""The loop of networks: :mod:`streamboost.kernels.net_loop` on the arrays of one booster.
-
-The first rows, which tell the scales, go the plain way; then whole chunks take one call.
-"""
+"""The loop of networks: after the first rows, which tell the scales, whole chunks take one call of a kernel."""
 
 from __future__ import annotations
 
@@ -62,8 +59,7 @@ class NetLoop(PlainLoop):
 
     def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
         """Return the score of checked rows, (n, m)."""
-        booster = model.boosters[0]
-        stack = booster.stack
+        booster, stack = model.boosters[0], model.boosters[0].stack
         assert isinstance(stack, NeuralStack)
         scores = np.empty((len(X), booster.loss.n_outputs))
         net_loop.score_nets(
@@ -77,5 +73,4 @@ class NetLoop(PlainLoop):
 def _inputs(stack: NeuralStack) -> net_loop.Inputs:
     if isinstance(stack.inputs, Standardizer):
         return stack.inputs.count, stack.inputs.mean, stack.inputs.m2
-    nothing = np.zeros(0)
-    return nothing, nothing, nothing
+    return np.zeros(0), np.zeros(0), np.zeros(0)

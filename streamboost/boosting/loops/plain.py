@@ -62,11 +62,9 @@ class PlainLoop:
         target = np.empty((replay.fill, booster.loss.n_outputs))
         for start in range(0, replay.fill, BLOCK):
             rows = slice(start, start + BLOCK)
-            if replay.leaf_ids is None:
-                h = booster.stack.predict_first(replay.X[rows], i)
-            else:
-                h = booster.stack.predict_leaves(replay.leaf_ids[rows, :i])
-            walk = descent.walk(booster.base.predict(replay.X[rows]), h, booster.eta[:i])
+            X, leaf_ids, stack = replay.X[rows], replay.leaf_ids, booster.stack
+            h = stack.predict_first(X, i) if leaf_ids is None else stack.predict_leaves(leaf_ids[rows, :i])
+            walk = descent.walk(booster.base.predict(X), h, booster.eta[:i])
             target[rows] = descent.next_target(walk, h, booster.loss, replay.y[rows])
         return target
 

@@ -1,8 +1,7 @@
 """The loop of trees: :mod:`streamboost.kernels.tree_loop` on the arrays of all boosters of a model.
 
-A booster keeps its own arrays, under its own names; :class:`SharedBuffers` lays those of several boosters end to
-end and leaves each with views of its part, so that the kernel takes a few dozen arrays however many boosters there are.
-Once a booster has replaced an array (it grew), they are laid out anew.
+:class:`SharedBuffers` lays the arrays of several boosters end to end and leaves each with views of its part, so that
+the kernel takes a few dozen arrays however many boosters there are. When an array is replaced they are laid out anew.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class TreeLoop(PlainLoop):
             if not buffers.is_scale_known:  # every one of the first rows may change the steps
                 stop = start + 1
                 estimates = [booster.estimate_scale(y[start:stop], weight[start:stop]) for booster in boosters]
-            buffers.load(boosters, [estimate.scale for estimate in estimates])
+            buffers.load(boosters, [scale for _, scale in estimates])
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
             buffers.plan, buffers.counts, buffers.rates, model.hedge.arrays, paired_test,
@@ -84,7 +83,7 @@ class TreeLoop(PlainLoop):
         if reached < 0:
             raise first.not_finite()
         for booster, estimate in zip(boosters, estimates, strict=False):
-            booster.apply_scale(estimate)
+            booster.apply_scale(*estimate)
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[start:stop], y[start:stop], weight[start:stop], booster.loss, booster.scale)
         for counts in buffers.each_counts:
@@ -95,8 +94,7 @@ class TreeLoop(PlainLoop):
 
     def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
         """Return the score of checked rows, (n, m)."""
-        boosters = model.boosters
-        first = boosters[0]
+        boosters, first = model.boosters, model.boosters[0]
         if not first.n_rows:
             return super().score(model, X)
         buffers: SharedBuffers | None = getattr(model, "_buffers", None)
@@ -162,11 +160,7 @@ def _threads(n_jobs: int) -> ThreadPoolExecutor:
 class SharedBuffers:
     """The arrays of several boosters, end to end; of one booster, views of its own.
 
-    Parameters
-    ----------
-    boosters : sequence of Booster
-        Open, over the same columns, under the same loss. Those attached detach themselves (:meth:`Booster.detach`)
-        before they replace an array.
+    Boosters that are attached detach themselves (:meth:`Booster.detach`) before they replace an array.
     """
 
     def __init__(self, boosters: Sequence[Booster]) -> None:
@@ -181,45 +175,30 @@ class SharedBuffers:
         self.each_counts = list(self.counts)
         n_levels = stacks[0].level_bins.shape[1:]  # columns of categories, and levels of them
         self.trees: tree_rows.Trees = (
-            _tile(boosters, "eta", (-1,)),
-            _tile(stacks, "feature", (-1,)),
-            _tile(stacks, "threshold", (-1,)),
-            _tile(stacks, "missing_left", (-1,)),
-            _tile(stacks, "subset", (-1,)),
-            _tile(stacks, "stats", (-1, m + 1)),
-            _tile(stacks, "bounds", (-1, 2)),
-            _tile(stacks, "level_bins", (sum(stack.n_learners for stack in stacks), *n_levels)),
-            stacks[0].cat_at,
-        )
+            _tile(boosters, "eta", (-1,)), _tile(stacks, "feature", (-1,)), _tile(stacks, "threshold", (-1,)),
+            _tile(stacks, "missing_left", (-1,)), _tile(stacks, "subset", (-1,)),
+            _tile(stacks, "stats", (-1, m + 1)), _tile(stacks, "bounds", (-1, 2)),
+            _tile(stacks, "level_bins", (sum(stack.n_learners for stack in stacks), *n_levels)), stacks[0].cat_at,
+        )  # fmt: skip
         self.meters: edges.Meters = (
-            first.edges.decay,
-            _tile(meters, "residual_ss", (-1,)),
-            _tile(meters, "target_ss", (-1,)),
+            first.edges.decay, _tile(meters, "residual_ss", (-1,)), _tile(meters, "target_ss", (-1,)),
             _tile(meters, "recent_sums", (-1, 2)),
-        )
+        )  # fmt: skip
         self.lines: bases.Line = (
-            _tile_bases(boosters, "count", (d,)),
-            _tile_bases(boosters, "mean", (d,)),
-            _tile_bases(boosters, "m2", (d,)),
-            _signs(boosters),
-            _tile_bases(boosters, "weights", (d + 1, m)),
-            _tile_bases(boosters, "effects", (*n_levels, m)),
-        )
+            _tile_bases(boosters, "count", (d,)), _tile_bases(boosters, "mean", (d,)),
+            _tile_bases(boosters, "m2", (d,)), _signs(boosters),
+            _tile_bases(boosters, "weights", (d + 1, m)), _tile_bases(boosters, "effects", (*n_levels, m)),
+        )  # fmt: skip
         self.slopes: bases.Slopes = (
-            _tile_bases(boosters, "squares", (d + 1, m)),
-            _tile_bases(boosters, "covariance", (d + 1, d + 1)),
+            _tile_bases(boosters, "squares", (d + 1, m)), _tile_bases(boosters, "covariance", (d + 1, d + 1)),
             _tile_bases(boosters, "effect_sizes", (*n_levels, m)),
-        )
+        )  # fmt: skip
         self.windows: replay.Windows = (
-            _tile(bins, "edges", (R, *bins[0].edges.shape)),
-            _tile(bins, "n_edges", (R, *bins[0].n_edges.shape)),
+            _tile(bins, "edges", (R, *bins[0].edges.shape)), _tile(bins, "n_edges", (R, *bins[0].n_edges.shape)),
             _tile(bins, "level_bins", (R, *bins[0].level_bins.shape)),
-            _tile(windows, "_X", (-1, d)),
-            _tile(windows, "_y", (-1, first.loss.n_targets)),
-            _tile(windows, "_weight", (-1,)),
-            _tile(windows, "_leaf_ids", (-1,)),
-            _tile(windows, "_codes", (-1,)),
-        )
+            _tile(windows, "_X", (-1, d)), _tile(windows, "_y", (-1, first.loss.n_targets)),
+            _tile(windows, "_weight", (-1,)), _tile(windows, "_leaf_ids", (-1,)), _tile(windows, "_codes", (-1,)),
+        )  # fmt: skip
         self.is_scale_known = all(booster.is_scale_known for booster in boosters)
         self.load(boosters)
         self.members: tuple[int, ...] = ()  # the ids of those attached; no references, which would make a cycle
@@ -258,12 +237,9 @@ def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
         assert held.window is not None
         N, n_leaves = stack.n_learners, 2**stack.max_depth
         row[[layout.TREE, layout.NODE, layout.LEAF, layout.ROW, layout.MARK, layout.CODE]] = at
-        row[[layout.N_TREES, layout.DEPTH, layout.OTHER, layout.BASE]] = (
-            N, stack.max_depth, stack.other_bin, compiled.base_rule(booster),
-        )  # fmt: skip
-        row[[layout.ROOM, layout.EVERY, layout.SOONEST, layout.WARMUP]] = (
-            held.window, held.refit_every, held.soonest, held.warmup,
-        )  # fmt: skip
+        row[[layout.N_TREES, layout.DEPTH, layout.OTHER]] = N, stack.max_depth, stack.other_bin
+        row[layout.BASE], row[layout.ROOM] = compiled.base_rule(booster), held.window
+        row[[layout.EVERY, layout.SOONEST, layout.WARMUP]] = held.refit_every, held.soonest, held.warmup
         at += (N, N * (n_leaves - 1), N * n_leaves, held.window, held.window * N, held.window * stack.n_features)
         numbers[:] = compiled.rates(booster)
         numbers[layout.L2], numbers[layout.FORGET] = stack.l2, math.inf if stack.forget is None else stack.forget
@@ -306,10 +282,7 @@ def _tile(owners: Sequence[Any], name: str, shape: tuple[int, ...]) -> NDArray[A
 
 
 def _parent(parts: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    """The array that these views already tile contiguously, else None.
-
-    What a new column leaves as it is need not be moved: windows of many rows are most of a model.
-    """
+    """The array that these views already tile contiguously, else None: what a new column leaves as it is stays."""
     if not all(part.flags.c_contiguous for part in parts):
         return None
     if len(parts) == 1:
