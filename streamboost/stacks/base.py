@@ -80,6 +80,12 @@ class Stack(ABC):
     def _open(self, seed: int) -> None:
         """Allocate the learners; every learner predicts 0 until it has learned something."""
 
+    def _check_targets(self, X: FloatArray, targets: FloatArray) -> None:
+        expected = (len(X), self.n_learners, self.n_outputs)
+        if targets.shape != expected:
+            told = f"targets have shape {targets.shape}, expected {expected}: one for each row, learner and output."
+            raise ValueError(f"{told} For a single output pass targets[..., None].")
+
     @abstractmethod
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m): a new array."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamboost.kernels.nets import stacks as kernels
-from streamboost.stacks.neural import Activation, Array, NeuralStack, Shapes, Update, starting_weights, whole_number
+from streamboost.errors import refused
+from streamboost.kernels.nets import layout
+from streamboost.stacks.neural import Activation, Array, NeuralStack, Precision, Update, whole_number
 
 
 class ConvStack(NeuralStack):
@@ -66,38 +66,28 @@ class ConvStack(NeuralStack):
         update: Update = "adam",
         rate: float | None = None,
         standardize: bool = False,
-        dtype: Literal["float32", "float64"] = "float32",
+        dtype: Precision = "float32",
         scale_targets: bool = True,
     ) -> None:
-        super().__init__(
-            n_learners,
-            activation=activation,
-            update=update,
-            rate=1e-3 if rate is None and update == "adam" else rate,
-            standardize=standardize,
-            dtype=dtype,
-            scale_targets=scale_targets,
-        )
+        rate = 1e-3 if rate is None and update == "adam" else rate
+        super().__init__(n_learners, activation, update, rate, standardize, dtype, scale_targets)
         if len(shape) not in (2, 3):
-            raise ValueError(f"shape is {shape!r}, expected (height, width) or (channels, height, width).")
+            raise refused("shape", shape, "(height, width) or (channels, height, width).")
         self.shape = tuple(whole_number("a side of shape", side, 1) for side in shape)
         self.kernel = whole_number("kernel", kernel, 1)
         self.stride = whole_number("stride", stride, 1)
         self.channels = whole_number("channels", channels, 1)
         self.padding = whole_number("padding", padding, 0)
         if min(self.shape[-2:]) + 2 * self.padding < self.kernel:
-            raise ValueError(
-                f"kernel is {kernel!r}, but an image of {self.shape[-2:]} with padding {padding!r} is smaller. "
-                "Take a smaller kernel, or more padding."
-            )
+            told = f"kernel is {kernel!r}, but an image of {self.shape[-2:]} with padding {padding!r} is smaller."
+            raise ValueError(f"{told} Take a smaller kernel, or more padding.")
 
     def open(self, n_features: int, n_outputs: int, seed: int = 0) -> None:
         """Make room for images of ``n_features`` pixels, which must be as many as the shape has."""
         if n_features != np.prod(self.shape):
-            raise ValueError(
-                f"n_features is {n_features}, expected {np.prod(self.shape)}: images of shape {self.shape} have so "
-                "many pixels. Correct the shape, or leave out the columns that are no pixels."
-            )
+            expected = f"{np.prod(self.shape)}: images of shape {self.shape} have so many pixels"
+            way_out = "Correct the shape, or leave out the columns that are no pixels."
+            raise refused("n_features", n_features, f"{expected}. {way_out}")
         super().open(n_features, n_outputs, seed)
 
     @property
@@ -111,40 +101,21 @@ class ConvStack(NeuralStack):
         return self.shape[0] if len(self.shape) == 3 else 1
 
     @property
-    def _n_inputs(self) -> int:
-        return self._depth * self.kernel**2
+    def _layer(self) -> tuple[int, int, int]:
+        return self.channels, math.prod(self.out_shape), self._depth * self.kernel**2 + 1
 
-    def _shapes(self, n_learners: int) -> Shapes:
-        rows, columns = self.out_shape
-        return {
-            "hidden": (n_learners, self.channels, self._n_inputs + 1),
-            "out": (self.n_outputs, n_learners, self.channels * rows * columns),
-            "intercepts": (n_learners, self.n_outputs),
-        }
-
-    def _start(self, rng: np.random.Generator) -> Array:
-        return starting_weights(rng, self.channels, self._n_inputs, self.activation)[None]
-
-    def _write_plan(self, plan: NDArray[np.int64]) -> None:
-        rows, columns = self.out_shape
-        plan[kernels.UNITS], plan[kernels.POSITIONS], plan[kernels.INPUTS] = (
-            self.channels,
-            rows * columns,
-            self._n_inputs + 1,
-        )
-        plan[kernels.DEPTH], plan[kernels.HEIGHT], plan[kernels.WIDTH] = self._depth, *self.shape[-2:]
-        plan[kernels.KERNEL], plan[kernels.STRIDE], plan[kernels.PADDING] = self.kernel, self.stride, self.padding
-        plan[kernels.ROWS_OUT], plan[kernels.COLUMNS_OUT] = rows, columns
+    def _tell_kernels(self) -> None:
+        super()._tell_kernels()
+        images = (self._depth, *self.shape[-2:], self.kernel, self.stride, self.padding, *self.out_shape)
+        self._plan[layout.DEPTH : layout.COLUMNS_OUT + 1] = images
 
     def add_features(self, k: int) -> None:
         """Refuse: an image has the shape it was declared with."""
-        raise TypeError(
-            f"ConvStack has images of the fixed shape {self.shape} and cannot take {k} more columns. "
-            "Leave them out, or use another learner."
-        )
+        told = f"ConvStack has images of the fixed shape {self.shape} and cannot take {k} more columns."
+        raise TypeError(f"{told} Leave them out, or use another learner.")
 
     @property
-    def W1(self) -> NDArray[Any]:  # noqa: N802 (the letter of the formula)
+    def W1(self) -> Array:  # noqa: N802 (the letter of the formula)
         """The kernels (N, channels, channels of the image, k, k): a view, to be written into as well."""
         hidden = self._sections(self.parameters)["hidden"]
         stride = hidden.itemsize
@@ -153,12 +124,12 @@ class ConvStack(NeuralStack):
         return np.lib.stride_tricks.as_strided(hidden, shape, strides)
 
     @property
-    def b1(self) -> NDArray[Any]:
+    def b1(self) -> Array:
         """The intercepts of the kernels (N, channels): a view, to be written into as well."""
         return self._sections(self.parameters)["hidden"][..., -1]
 
     @property
-    def W2(self) -> NDArray[Any]:  # noqa: N802 (the letter of the formula)
+    def W2(self) -> Array:  # noqa: N802 (the letter of the formula)
         """The output layer (N, m, channels, rows, columns), in the learners' units: a view, to be written into too."""
         shape = (self.n_outputs, self.n_learners, self.channels, *self.out_shape)
         return self._sections(self.parameters)["out"].reshape(shape).swapaxes(0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
@@ -12,24 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.errors import refused
 from streamboost.features.binning import joined_columns
 from streamboost.features.standardizer import Raw, Standardizer
+from streamboost.kernels.nets import layout
 from streamboost.kernels.nets import stacks as kernels
+from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
 from streamboost.stacks.base import Stack
 from streamboost.stacks.update_rules import UpdateRule, update_rule
 
 Activation: TypeAlias = Literal["sigmoid", "tanh", "relu", "leaky_relu"]
 Update: TypeAlias = Literal["adam", "sgd", "momentum", "adagrad"] | UpdateRule
 Array: TypeAlias = NDArray[Any]
-Shapes: TypeAlias = dict[str, tuple[int, ...]]
+Precision: TypeAlias = Literal["float32", "float64"]
 
-ACTIVATIONS = {
-    "sigmoid": kernels.SIGMOID,
-    "tanh": kernels.TANH,
-    "relu": kernels.RELU,
-    "leaky_relu": kernels.LEAKY_RELU,
-}
-DTYPES = ("float32", "float64")
+ACTIVATIONS = {"sigmoid": SIGMOID, "tanh": TANH, "relu": RELU, "leaky_relu": LEAKY_RELU}
+OUTPUT_AXES = {"out": 0, "intercepts": 1}  # the axis of the outputs, in the sections that have one
 FLAT = ("parameters", "first", "second", "average")  # arrays with a place for every parameter
 
 
@@ -51,23 +50,17 @@ class NeuralStack(Stack):
     averages = True
     splits = True
     step_share = 0.5
+    _learner_axis: int  # of the hidden layer: 1 of (inputs, N, units), 0 of (N, units, inputs)
 
     def __init__(
-        self,
-        n_learners: int,
-        *,
-        activation: Activation,
-        update: Update,
-        rate: float | None,
-        standardize: bool,
-        dtype: Literal["float32", "float64"],
-        scale_targets: bool,
-    ) -> None:
+        self, n_learners: int, activation: Activation, update: Update, rate: float | None, standardize: bool,
+        dtype: Precision, scale_targets: bool,
+    ) -> None:  # fmt: skip
         super().__init__(n_learners)
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}, expected one of {sorted(ACTIVATIONS)}.")
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype is {dtype!r}, expected 'float32' or 'float64'. If unsure, leave it out.")
+            raise refused("activation", activation, f"one of {sorted(ACTIVATIONS)}.")
+        if dtype not in ("float32", "float64"):
+            raise refused("dtype", dtype, "'float32' or 'float64'. If unsure, leave it out.")
         self.activation = activation
         self.rule = update_rule(update, rate)
         self.standardize = standardize
@@ -75,22 +68,10 @@ class NeuralStack(Stack):
         self.scale_targets = scale_targets
         self.averaging_power: float | None = None  # None while no average is kept
 
-    @abstractmethod
-    def _shapes(self, n_learners: int) -> Shapes:
-        """The sections of the flat array: "hidden", "out" (m, N, Q) and "intercepts" (N, m)."""
-
-    @abstractmethod
-    def _start(self, rng: np.random.Generator) -> Array:
-        """A hidden layer for one learner at random, in the shape it has among the others."""
-
     @property
     @abstractmethod
-    def _learner_axis(self) -> int:
-        """Which axis of the hidden section is the learners'."""
-
-    @abstractmethod
-    def _write_plan(self, plan: NDArray[np.int64]) -> None:
-        """Tell the kernels the shape of the hidden layer."""
+    def _layer(self) -> tuple[int, int, int]:
+        """How many units a learner's hidden layer has, at how many positions, and of how many inputs, with the 1."""
 
     # Making room.
 
@@ -104,91 +85,78 @@ class NeuralStack(Stack):
         self.average = self.parameters.copy() if self.averaging_power is not None else nothing
         self.steps = np.zeros((2, self.n_learners), np.int64)
         self.scale = np.zeros((3, self.n_learners))
-        self.scale[kernels.UNIT] = 1.0
+        self.scale[layout.UNIT] = 1.0
         self._tell_kernels()
 
     def _fresh(self, start: int, stop: int) -> Array:
-        """The parameters of untrained learners start, ..., stop - 1."""
-        hidden = [self._start(np.random.default_rng((self.seed, i))) for i in range(start, stop)]
-        shapes = self._shapes(stop - start)
-        layers = [np.concatenate(hidden, axis=self._learner_axis), np.zeros(shapes["out"])]
-        return np.concatenate([*(layer.ravel() for layer in layers), np.zeros(shapes["intercepts"]).ravel()]).astype(
-            self.dtype
-        )
+        """The parameters of untrained learners start, ..., stop - 1: inputs of size 1 give sums of size 1."""
+        units, positions, inputs = self._layer
+        gain = np.sqrt(2.0) if self.activation in ("relu", "leaky_relu") else 1.0
+        hidden = []
+        for i in range(start, stop):
+            rng = np.random.default_rng((self.seed, i))
+            weights = rng.normal(scale=gain / np.sqrt(max(inputs - 1, 1)), size=(units, inputs - 1))
+            weights = np.column_stack([weights, rng.uniform(-0.5, 0.5, size=units)])
+            hidden.append(weights.T[:, None] if self._learner_axis else weights[None])
+        n_others = (stop - start) * self.n_outputs * (units * positions + 1)
+        return np.pad(np.concatenate(hidden, axis=self._learner_axis).ravel(), (0, n_others)).astype(self.dtype)
 
     def _tell_kernels(self) -> None:
-        plan = np.zeros(kernels.PLAN_SIZE, np.int64)
-        plan[kernels.LEARNERS], plan[kernels.OUTPUTS] = self.n_learners, self.n_outputs
-        plan[kernels.ACTIVATION], plan[kernels.RULE] = ACTIVATIONS[self.activation], self.rule.code
-        plan[kernels.SCALED], plan[kernels.AVERAGED] = self.scale_targets, self.averaging_power is not None
-        self._write_plan(plan)
-        self._plan = plan
+        plan = self._plan = np.zeros(layout.PLAN_SIZE, np.int64)
+        plan[layout.LEARNERS], plan[layout.OUTPUTS] = self.n_learners, self.n_outputs
+        plan[layout.UNITS], plan[layout.POSITIONS], plan[layout.INPUTS] = self._layer
+        plan[layout.ACTIVATION], plan[layout.RULE] = ACTIVATIONS[self.activation], self.rule.code
+        plan[layout.SCALED], plan[layout.AVERAGED] = self.scale_targets, self.averaging_power is not None
         self._numbers = np.array([self.rule.rate, *self.rule.numbers, self.averaging_power or 0.0])
 
-    def _sections(self, flat: Array) -> dict[str, Array]:
-        """The sections of a flat array, as views."""
-        views, at = {}, 0
-        for name, shape in self._shapes(self.n_learners).items():
-            size = int(np.prod(shape))
-            views[name] = flat[at : at + size].reshape(shape)
-            at += size
-        return views
+    def _sections(self, flat: Array, n_learners: int | None = None) -> dict[str, Array]:
+        """The sections of a flat array, as views: the layer "hidden", "out" (m, N, Q) and "intercepts" (N, m)."""
+        N, m = n_learners or self.n_learners, self.n_outputs
+        units, positions, inputs = self._layer
+        hidden = (inputs, N, units) if self._learner_axis else (N, units, inputs)
+        shapes = {"hidden": hidden, "out": (m, N, units * positions), "intercepts": (N, m)}
+        parts = np.split(flat, np.cumsum([math.prod(shape) for shape in shapes.values()]))
+        return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=False)}
 
-    def _reshape(self, change: Callable[[str, str, Array], Array]) -> None:
-        """Put ``change(array, section, view)`` in the place of every section of every flat array there is."""
+    def _reshape(self, axes: dict[str, int], change: Callable[[str, str, Array, int], Array]) -> None:
+        """Put ``change(array, section, view, axis)`` in the place of these sections of every flat array there is."""
         for name in FLAT:
             flat = getattr(self, name)
             if flat.size:
                 views = self._sections(flat)
-                changed = [change(name, section, view).ravel() for section, view in views.items()]
-                setattr(self, name, np.concatenate(changed).astype(self.dtype))
-
-    def _axis(self, section: str, of: Literal["learners", "outputs"]) -> int:
-        """Which axis of a section is that of the learners, or of the outputs."""
-        if section == "hidden":
-            return self._learner_axis
-        return int((section == "out") == (of == "learners"))
+                for section, axis in axes.items():
+                    views[section] = change(name, section, views[section], axis)
+                setattr(self, name, np.concatenate([view.ravel() for view in views.values()]).astype(self.dtype))
 
     def grow(self, k: int) -> None:
         """Append k untrained learners."""
         n = self.n_learners
-        parameters = self._fresh(n, n + k)
-        self.n_learners = k
-        fresh = self._sections(parameters)
-        self.n_learners = n
+        fresh = self._sections(self._fresh(n, n + k), k)
 
-        def append(name: str, section: str, view: Array) -> Array:
+        def append(name: str, section: str, view: Array, axis: int) -> Array:
             start = fresh[section] if name in ("parameters", "average") else np.zeros_like(fresh[section])
-            return np.concatenate([view, start], axis=self._axis(section, "learners"))
+            return np.concatenate([view, start], axis=axis)
 
-        self._reshape(append)
+        self._reshape({"hidden": self._learner_axis, "out": 1, "intercepts": 0}, append)
         self.n_learners += k
-        self.steps = np.pad(self.steps, ((0, 0), (0, k)))
-        self.scale = np.pad(self.scale, ((0, 0), (0, k)))
-        self.scale[kernels.UNIT, n:] = 1.0
+        self.steps, self.scale = np.pad(self.steps, ((0, 0), (0, k))), np.pad(self.scale, ((0, 0), (0, k)))
+        self.scale[layout.UNIT, n:] = 1.0
         self._tell_kernels()
 
     def add_outputs(self, k: int) -> None:
         """Append k outputs with weights 0."""
-
-        def append(name: str, section: str, view: Array) -> Array:
-            if section == "hidden":
-                return view
-            return np.insert(view, [self.n_outputs] * k, 0.0, axis=self._axis(section, "outputs"))
-
-        self._reshape(append)
+        last = [self.n_outputs] * k
+        self._reshape(OUTPUT_AXES, lambda name, section, view, axis: np.insert(view, last, 0.0, axis=axis))
         self.n_outputs += k
         self._tell_kernels()
 
     def split_output(self) -> None:
         """Targets of the two outputs are each other's opposite, and so are the weights that follow them."""
 
-        def split(name: str, section: str, view: Array) -> Array:
-            if section == "hidden":
-                return view
-            return np.concatenate([view if name == "second" else -view, view], axis=self._axis(section, "outputs"))
+        def split(name: str, section: str, view: Array, axis: int) -> Array:
+            return np.concatenate([view if name == "second" else -view, view], axis=axis)
 
-        self._reshape(split)
+        self._reshape(OUTPUT_AXES, split)
         self.n_outputs = 2
         self._tell_kernels()
 
@@ -228,12 +196,7 @@ class NeuralStack(Stack):
         self._learn(X, targets, weight, len(X), is_mean=True)
 
     def _learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray, size: int, *, is_mean: bool) -> None:
-        expected = (len(X), self.n_learners, self.n_outputs)
-        if targets.shape != expected:
-            raise ValueError(
-                f"targets have shape {targets.shape}, expected {expected}: "
-                "one for each row, learner and output. For a single output pass targets[..., None]."
-            )
+        self._check_targets(X, targets)
         lost = kernels.learn(
             self._inputs(X),
             np.ascontiguousarray(targets, np.float64),
@@ -274,9 +237,7 @@ class NeuralStack(Stack):
     def keep_average(self, averaging_power: float) -> None:
         """Keep from now on the mean of each learner's parameters over its steps: a ← a + (p − a)(k + 1)/(t + k)."""
         if not averaging_power >= 0:
-            raise ValueError(
-                f"averaging_power is {averaging_power!r}, expected a number of at least 0. If unsure, take 8."
-            )
+            raise refused("averaging_power", averaging_power, "a number of at least 0. If unsure, take 8.")
         self.averaging_power = float(averaging_power)
         if self.n_features:
             self.average = self.parameters.copy()
@@ -296,7 +257,7 @@ class NeuralStack(Stack):
     @property
     def unit(self) -> FloatArray:
         """The unit each learner speaks in, (N,): what it says is this times what its output layer gives."""
-        unit: FloatArray = self.scale[kernels.UNIT]
+        unit: FloatArray = self.scale[layout.UNIT]
         return unit
 
     @property
@@ -348,40 +309,20 @@ class TwoLayerStack(NeuralStack):
         update: Update = "adam",
         rate: float | None = None,
         standardize: bool = True,
-        dtype: Literal["float32", "float64"] = "float32",
+        dtype: Precision = "float32",
         scale_targets: bool = True,
     ) -> None:
-        super().__init__(
-            n_learners,
-            activation=activation,
-            update=update,
-            rate=rate,
-            standardize=standardize,
-            dtype=dtype,
-            scale_targets=scale_targets,
-        )
+        super().__init__(n_learners, activation, update, rate, standardize, dtype, scale_targets)
         self.hidden = whole_number("hidden", hidden, 1)
 
-    def _shapes(self, n_learners: int) -> Shapes:
-        return {
-            "hidden": (self.n_features + 1, n_learners, self.hidden),
-            "out": (self.n_outputs, n_learners, self.hidden),
-            "intercepts": (n_learners, self.n_outputs),
-        }
-
-    def _start(self, rng: np.random.Generator) -> Array:
-        return starting_weights(rng, self.hidden, self.n_features, self.activation).T[:, None]  # (d + 1, 1, H)
-
-    def _write_plan(self, plan: NDArray[np.int64]) -> None:
-        plan[kernels.UNITS], plan[kernels.POSITIONS], plan[kernels.INPUTS] = self.hidden, 1, self.n_features + 1
+    @property
+    def _layer(self) -> tuple[int, int, int]:
+        return self.hidden, 1, self.n_features + 1
 
     def add_features(self, k: int) -> None:
         """Insert k inputs with weights 0 before the intercepts."""
-
-        def insert(name: str, section: str, view: Array) -> Array:
-            return np.insert(view, [self.n_features] * k, 0.0, axis=0) if section == "hidden" else view
-
-        self._reshape(insert)
+        last = [self.n_features] * k
+        self._reshape({"hidden": 0}, lambda name, section, view, axis: np.insert(view, last, 0.0, axis=axis))
         self.inputs.add_features(k)
         self.n_features += k
         self._tell_kernels()
@@ -403,15 +344,8 @@ class TwoLayerStack(NeuralStack):
         return self._sections(self.parameters)["out"].swapaxes(0, 1)
 
 
-def starting_weights(rng: np.random.Generator, n_units: int, n_inputs: int, activation: str) -> Array:
-    """Random weights (n_units, n_inputs + 1), so that inputs of size 1 give sums of size 1; the intercept last."""
-    gain = np.sqrt(2.0) if activation in ("relu", "leaky_relu") else 1.0
-    weights = rng.normal(scale=gain / np.sqrt(max(n_inputs, 1)), size=(n_units, n_inputs))
-    return np.column_stack([weights, rng.uniform(-0.5, 0.5, size=n_units)])
-
-
 def whole_number(name: str, value: int, least: int) -> int:
     """The value, if it is a whole number of at least so much."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
+        raise refused(name, value, f"a whole number of at least {least}.")
     return int(value)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
+from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing as tree_kernels
 from streamboost.kernels import tree_leaves as leaf_kernels
@@ -126,29 +127,18 @@ class TreeStack(Stack):
     ) -> None:
         super().__init__(n_learners)
         if not isinstance(max_depth, (int, np.integer)) or not 1 <= max_depth <= 15:
-            raise ValueError(
-                f"max_depth is {max_depth!r}, expected a whole number from 1 to 15: "
-                "a tree keeps room for all 2 ** max_depth leaves. If unsure, leave it out: the default is 7."
-            )
+            why = "a tree keeps room for all 2 ** max_depth leaves. If unsure, leave it out: the default is 7."
+            raise refused("max_depth", max_depth, f"a whole number from 1 to 15: {why}")
         if not isinstance(min_samples_leaf, (int, np.integer)) or min_samples_leaf < 1:
-            raise ValueError(
-                f"min_samples_leaf is {min_samples_leaf!r}, expected a whole number of at least 1. "
-                "If unsure, leave it out: the default is 5."
-            )
+            expected = "a whole number of at least 1. If unsure, leave it out: the default is 5."
+            raise refused("min_samples_leaf", min_samples_leaf, expected)
         for name, value in (("l2", l2), ("cat_l2", cat_l2)):
             if not 0 <= value < math.inf:
-                raise ValueError(
-                    f"{name} is {value!r}, expected a finite number of at least 0. For plain means pass 0."
-                )
+                raise refused(name, value, "a finite number of at least 0. For plain means pass 0.")
         if forget is not None and not forget >= 1:
-            raise ValueError(
-                f"forget is {forget!r}, expected a weight of at least 1. For leaves that never forget pass None."
-            )
-        self.max_depth = int(max_depth)
-        self.min_samples_leaf = int(min_samples_leaf)
-        self.l2 = float(l2)
-        self.cat_l2 = float(cat_l2)
-        self.forget = forget
+            raise refused("forget", forget, "a weight of at least 1. For leaves that never forget pass None.")
+        self.max_depth, self.min_samples_leaf = int(max_depth), int(min_samples_leaf)
+        self.l2, self.cat_l2, self.forget = float(l2), float(cat_l2), forget
         self.n_bins = Bins(n_bins).n_bins
         self.max_features = _checked_share(max_features)
         self.monotonic_cst = _checked_signs(monotonic_cst)
@@ -159,8 +149,7 @@ class TreeStack(Stack):
 
     def _open(self, seed: int) -> None:
         self.monotone = self._signs()
-        self.seed = seed
-        self.n_draws = 0
+        self.seed, self.n_draws = seed, 0
         self.categorical, self.n_levels = np.zeros(0, np.int32), 0
         self.cat_at = cat_positions(self.categorical, self.n_features)
         for name, fresh in self._fresh(self.n_learners).items():
@@ -172,17 +161,13 @@ class TreeStack(Stack):
         if isinstance(cst, dict):
             beyond = [j for j in cst if j >= d]
             if beyond:
-                raise ValueError(
-                    f"monotonic_cst names column {beyond[0]}, expected numbers below {d}: there are no more columns. "
-                    "Name columns that the first rows have."
-                )
+                told = f"monotonic_cst names column {beyond[0]}, expected numbers below {d}: there are no more columns."
+                raise ValueError(f"{told} Name columns that the first rows have.")
             signs = np.zeros(d, np.int8)
             signs[list(cst)] = list(cst.values())
         elif cst is not None and cst.shape != (d,):
-            raise ValueError(
-                f"monotonic_cst has shape {cst.shape}, expected {(d,)}: one sign for each column. "
-                "To name only some columns pass a dict."
-            )
+            told = f"monotonic_cst has shape {cst.shape}, expected {(d,)}: one sign for each column."
+            raise ValueError(f"{told} To name only some columns pass a dict.")
         else:
             signs = np.zeros(0, np.int8) if cst is None else cst.copy()
         if not signs.any():
@@ -216,28 +201,18 @@ class TreeStack(Stack):
         """Let columns hold levels 0, 1, 2, ..., which are split into sets, from the next refit on.
 
         Others that were categorical before stay so, and trees keep what they have split until they are refitted.
-        The bins of the windows to come have to be told the same.
-
-        Parameters
-        ----------
-        columns : sequence of int
-            The columns' numbers.
-        n_levels : int
-            How many levels can have a bin of their own: any further ones count among the others. Room for all
-            that may ever come, asked for at once, spares moving the arrays later.
+        The bins of the windows to come have to be told the same. Of levels the first ``n_levels`` can have a bin of
+        their own, any further ones count among the others: room for all, asked for at once, spares moving arrays later.
         """
         joined = joined_columns(self.categorical, columns, n_levels)
         if len(joined) and joined.max() >= self.n_features:
-            raise ValueError(
-                f"columns name column {joined.max()}, expected numbers below {self.n_features}: there are no more "
-                "columns. Call open or add_features first."
-            )
+            told = f"columns name column {joined.max()}, expected numbers below {self.n_features}"
+            raise ValueError(f"{told}: there are no more columns. Call open or add_features first.")
         signed = [int(j) for j in joined if len(self.monotone) and self.monotone[j]]
         if signed:
-            raise ValueError(
-                f"columns name column {signed[0]}, of which monotonic_cst says {self.monotone[signed[0]]}, but levels "
-                "have no order in which to rise or fall. Leave that column out of monotonic_cst."
-            )
+            told = f"columns name column {signed[0]}, of which monotonic_cst says {self.monotone[signed[0]]}"
+            why = "levels have no order in which to rise or fall. Leave that column out of monotonic_cst."
+            raise ValueError(f"{told}, but {why}")
         more = len(joined) - len(self.categorical), max(n_levels - self.n_levels, 0)
         if more == (0, 0) or len(joined) == 0:
             return
@@ -253,12 +228,7 @@ class TreeStack(Stack):
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay."""
-        expected = (len(X), self.n_learners, self.n_outputs)
-        if targets.shape != expected:
-            raise ValueError(
-                f"targets have shape {targets.shape}, expected {expected}: "
-                "one for each row, learner and output. For a single output pass targets[..., None]."
-            )
+        self._check_targets(X, targets)
         forget = math.inf if self.forget is None else float(self.forget)
         leaf_kernels.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
 
@@ -301,22 +271,16 @@ class TreeStack(Stack):
         """Grow tree i afresh from the window's rows; return the leaf of each of them, (n,)."""
         n = window.codes.shape[1]
         if target.shape != (n, self.n_outputs):
-            raise ValueError(
-                f"target has shape {target.shape}, expected {(n, self.n_outputs)}: "
-                "one for each row of the window and output. For a single output pass target[:, None]."
-            )
+            told = f"target has shape {target.shape}, expected {(n, self.n_outputs)}: one for each row of the window"
+            raise ValueError(f"{told} and output. For a single output pass target[:, None].")
         if window.bins.n_bins != self.n_bins:
-            raise ValueError(
-                f"window has bins of n_bins={window.bins.n_bins}, expected {self.n_bins}, as the stack was made "
-                f"with. Make the window with n_bins={self.n_bins}."
-            )
+            told = f"window has bins of n_bins={window.bins.n_bins}, expected {self.n_bins}, as the stack was made"
+            raise ValueError(f"{told} with. Make the window with n_bins={self.n_bins}.")
         theirs, ours = set(window.bins.categorical.tolist()), set(self.categorical.tolist())
         if theirs != ours or window.bins.level_bins.shape != self.level_bins.shape[1:]:
-            raise ValueError(
-                f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {sorted(theirs)}, "
-                f"expected {self.n_levels} levels of {sorted(ours)}, as the stack has. "
-                "Call set_categorical on both alike."
-            )
+            told = f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {sorted(theirs)}"
+            expected = f"{self.n_levels} levels of {sorted(ours)}, as the stack has"
+            raise ValueError(f"{told}, expected {expected}. Call set_categorical on both alike.")
         columns = self._drawn_columns()
         feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
         leaf = np.empty(n, np.uint16)
@@ -337,10 +301,7 @@ class TreeStack(Stack):
         d, share = self.n_features, self.max_features
         if share is None:
             return slice(None)
-        if share == "sqrt":
-            k = math.isqrt(d)
-        else:
-            k = share if isinstance(share, int) else int(share * d)
+        k = math.isqrt(d) if share == "sqrt" else share if isinstance(share, int) else int(share * d)
         self.n_draws += 1
         drawn = np.random.default_rng((self.seed, self.n_draws)).choice(d, min(max(k, 1), d), replace=False)
         return np.sort(drawn)  # of equal columns the first is split on
@@ -357,10 +318,8 @@ class TreeStack(Stack):
     def leaf_ids(self, X: FloatArray) -> LeafIds:
         """Return the leaf of each row in each tree, (n, N)."""
         if X.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has {X.shape[1]} columns, expected {self.n_features}, as many as the stack was opened for. "
-                "Call add_features before rows that have more."
-            )
+            told = f"X has {X.shape[1]} columns, expected {self.n_features}, as many as the stack was opened for."
+            raise ValueError(f"{told} Call add_features before rows that have more.")
         if len(X) == 0:  # which is asked to learn their type: no reason to compile anything yet
             return np.zeros((0, self.n_learners), np.uint16)
         return leaf_kernels.route(
@@ -388,10 +347,9 @@ def _checked_share(max_features: object) -> Any:
         return int(max_features)
     if isinstance(max_features, (float, np.floating)) and 0 < max_features <= 1:
         return float(max_features)
-    raise ValueError(
-        f"max_features is {max_features!r}, expected a whole number of at least 1, a share above 0 and at most 1.0, "
-        "'sqrt' or None. If unsure, leave it out: then all columns are looked at."
-    )
+    way_out = "If unsure, leave it out: then all columns are looked at."
+    expected = f"a whole number of at least 1, a share above 0 and at most 1.0, 'sqrt' or None. {way_out}"
+    raise refused("max_features", max_features, expected)
 
 
 def _checked_signs(monotonic_cst: Any) -> dict[int, int] | NDArray[np.int8] | None:
@@ -402,7 +360,7 @@ def _checked_signs(monotonic_cst: Any) -> dict[int, int] | NDArray[np.int8] | No
     if not isinstance(monotonic_cst, Mapping):
         return np.array(signs, np.int8)
     if not all(isinstance(j, (int, np.integer)) and j >= 0 for j in monotonic_cst):
-        raise ValueError(f"monotonic_cst is {monotonic_cst!r}, expected columns named by their numbers, from 0 on.")
+        raise refused("monotonic_cst", monotonic_cst, "columns named by their numbers, from 0 on.")
     return {int(j): int(sign) for j, sign in monotonic_cst.items()}
 
 
@@ -414,15 +372,11 @@ def signs_of(monotonic_cst: Any) -> list[int]:
         isinstance(sign, (int, float, np.number)) and not isinstance(sign, bool) and sign in (-1, 0, 1)
         for sign in signs
     ):
-        raise ValueError(
-            f"monotonic_cst is {monotonic_cst!r}, expected for each column -1, 0 or 1: whether to fall, be free or "
-            "rise with it. If unsure, leave it out."
-        )
+        expected = "for each column -1, 0 or 1: whether to fall, be free or rise with it. If unsure, leave it out."
+        raise refused("monotonic_cst", monotonic_cst, expected)
     return signs
 
 
 def _one_output_only(n_outputs: int) -> ValueError:
-    return ValueError(
-        f"monotonic_cst is given for {n_outputs} outputs, expected one: of several it is not clear which should rise. "
-        "Leave it out."
-    )
+    why = "of several it is not clear which should rise"
+    return ValueError(f"monotonic_cst is given for {n_outputs} outputs, expected one: {why}. Leave it out.")
