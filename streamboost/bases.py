@@ -192,12 +192,14 @@ class Linear(Base):
     @property
     def line(self) -> base_kernels.Line:
         """What the kernels predict from."""
-        return self.inputs.count, self.inputs.mean, self.inputs.m2, self.signs, self.weights, self.effects
+        moments = self.inputs.count, self.inputs.mean, self.inputs.m2
+        return base_kernels.Line(*moments, self.signs, self.weights, self.effects)
 
     @property
     def slopes(self) -> base_kernels.Slopes:
         """What they learn with beside that; a covariance that is not kept is one of nothing."""
-        return self.squares, np.zeros((1, 1)) if self.covariance is None else self.covariance, self.effect_sizes
+        covariance = np.zeros((1, 1)) if self.covariance is None else self.covariance
+        return base_kernels.Slopes(self.squares, covariance, self.effect_sizes)
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Give every level of those columns, which may only grow in number, an effect of its own on y⁰, 0 at first."""

@@ -29,7 +29,7 @@ class EdgeMeter:
     @property
     def arrays(self) -> Meters:
         """What the kernels work on."""
-        return self.decay, self.residual_ss, self.target_ss, self.recent_sums
+        return Meters(self.decay, self.residual_ss, self.target_ss, self.recent_sums)
 
     @property
     def running(self) -> FloatArray:

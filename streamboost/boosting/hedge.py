@@ -74,7 +74,9 @@ class Hedge:
     @property
     def arrays(self) -> Hedging:
         """What the kernels work on."""
-        return self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights
+        return Hedging(
+            self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights
+        )  # fmt: skip
 
     def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
         """Take in new experts, each trusted as its twin among those known is."""

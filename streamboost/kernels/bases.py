@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
@@ -19,12 +21,33 @@ from streamboost.kernels.linear import (
 )  # fmt: skip
 from streamboost.kernels.losses import Rule, add_gradient
 
-# of the inputs: count, mean, m2 and the signs their weights must have; weights; what each level of a category adds
-Line = tuple[FloatArray, FloatArray, FloatArray, Signs, FloatArray, FloatArray]
-Slopes = tuple[FloatArray, FloatArray, FloatArray]  # what bases know beside that: squares, covariance, effect_sizes
-
 STILL, LEAST_SQUARES, ADAGRAD = range(3)  # how a base learns
 SHRINK = 2.0  # rows of 0 that the mean of a level begins with
+
+
+class Line(NamedTuple):
+    """A linear base; those of R boosters have one more axis, in front."""
+
+    counts: FloatArray  # (d,), moments of the inputs
+    mean: FloatArray
+    m2: FloatArray
+    signs: Signs  # (d,) or (0,), which weights must have
+    weights: FloatArray  # (d + 1, m)
+    effects: FloatArray  # (categories, levels, m), what each level adds
+
+
+class Slopes(NamedTuple):
+    """What a base needs to learn, beside its line."""
+
+    squares: FloatArray  # (d + 1, m), of its gradients
+    covariance: FloatArray  # (d + 1, d + 1), inverse
+    effect_sizes: FloatArray  # (categories, levels, m)
+
+
+@compiled_inline
+def line_of(lines: Line, r: int) -> Line:
+    """Return the line of booster r."""
+    return Line(lines.counts[r], lines.mean[r], lines.m2[r], lines.signs[r], lines.weights[r], lines.effects[r])
 
 
 @compiled_inside
@@ -39,10 +62,9 @@ def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: Floa
 @compiled_inline
 def set_base(x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, out: FloatArray) -> None:
     """y⁰ of a row, (m,)."""
-    count, mean, m2, signs, W, effects = line
-    standardize_row(x, count, mean, m2, z)
-    apply_row(z, W, signs, out)
-    add_effects(x, cat_at, effects, out)
+    standardize_row(x, line.counts, line.mean, line.m2, z)
+    apply_row(z, line.weights, line.signs, out)
+    add_effects(x, cat_at, line.effects, out)
 
 
 @compiled_inside
@@ -83,12 +105,11 @@ def learn_inputs(
 @compiled
 def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, Z: FloatArray) -> None:
     """Take rows into the moments of the inputs, and standardise them by these, (n, d + 1)."""
-    count, mean, m2, _, _, _ = line
     for s in range(X.shape[0]):
         if weight[s] > 0.0:
-            learn_inputs(X[s], weight[s], cat_at, count, mean, m2)
+            learn_inputs(X[s], weight[s], cat_at, line.counts, line.mean, line.m2)
     for s in range(X.shape[0]):
-        standardize_row(X[s], count, mean, m2, Z[s])
+        standardize_row(X[s], line.counts, line.mean, line.m2, Z[s])
 
 
 @compiled
@@ -97,15 +118,18 @@ def learn_least_squares(
     line: Line, slopes: Slopes,
 ) -> None:  # fmt: skip
     """Least squares, row by row, of what is not ``known`` (n, m); levels add the mean of what is left, pulled to 0."""
-    (count, _, _, signs, W, effects), (_, P, sizes) = line, slopes
+    W, effects, sizes = line.weights, line.effects, slopes.effect_sizes
+    rest = np.empty(W.shape[1])
     for s in range(X.shape[0]):
         if weight[s] > 0.0:
-            least_squares_row(Z[s], y[s] - known[s], weight[s], keep, count, W, P)
+            for k in range(W.shape[1]):
+                rest[k] = y[s, k] - known[s, k]
+            least_squares_row(Z[s], rest, weight[s], keep, line.counts, W, slopes.covariance)
     if effects.shape[0] == 0:
         return
     error = np.empty(W.shape[1])
     for s in range(X.shape[0]):
-        apply_row(Z[s], W, signs, error)
+        apply_row(Z[s], W, line.signs, error)
         for j in range(X.shape[1]):
             if weight[s] > 0.0 and cat_at[j] >= 0 and X[s, j] == X[s, j]:
                 c, level = cat_at[j], level_of(X[s, j], effects.shape[1])
@@ -121,7 +145,7 @@ def descend(
     cat_at: IntArray, line: Line, slopes: Slopes,
 ) -> None:  # fmt: skip
     """One adaptive step of the weights along their slope; of what levels add one a row, along its gradient (m,)."""
-    (_, _, _, _, W, effects), (G, _, sizes) = line, slopes
+    W, effects, G, sizes = line.weights, line.effects, slopes.squares, slopes.effect_sizes
     n = X.shape[0]
     kept = keep**n
     for a in range(W.shape[0]):
@@ -146,20 +170,22 @@ def learn_base(
     Z: FloatArray, line: Line, slopes: Slopes,
 ) -> None:  # fmt: skip
     """Let a line learn rows that share a step, under a loss that is compiled: ``Linear.learn`` in one call."""
-    signs, W, effects = line[3], line[4], line[5]
+    W = line.weights
     n, m = y.shape[0], W.shape[1]
     known = np.zeros((n, m))
-    add_all_effects(X, cat_at, effects, known)
+    add_all_effects(X, cat_at, line.effects, known)
     take_rows(X, weight, cat_at, line, Z)
     if base == LEAST_SQUARES:
         learn_least_squares(X, Z, y, known, weight, rates[KEEP], cat_at, line, slopes)
         return
-    gradient, slope, score, total = np.zeros((n, m)), np.zeros(W.shape), np.empty(m), weight.sum()
+    gradient, slope, score, total = np.zeros((n, m)), np.zeros((W.shape[0], m)), np.empty(m), 0.0
     for s in range(n):
-        apply_row(Z[s], W, signs, score)
+        total += weight[s]
+    for s in range(n):
+        apply_row(Z[s], W, line.signs, score)
         for k in range(m):
             score[k] += known[s, k]
-        add_gradient(rule[0], rule[1], rule[2], score, y[s], gradient[s])
+        add_gradient(rule.kind, rule.option, rule.ridge, score, y[s], gradient[s])
         for a in range(W.shape[0]):
             for k in range(m):
                 slope[a, k] += Z[s, a] * gradient[s, k] * (weight[s] / total)
@@ -169,17 +195,17 @@ def learn_base(
 @compiled_inside
 def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray) -> None:
     """y⁰ of remembered rows, (n, m)."""
-    count, mean, m2, signs, given, effects = line
+    mean, signs = line.mean, line.signs
     n, d = X.shape
     m = scores.shape[1]
-    W = given.copy()
-    for j in range(signs.shape[0]):
+    W = np.empty((d + 1, m))
+    for j in range(d + 1):
         for k in range(m):
-            if signs[j] * W[j, k] < 0.0:
-                W[j, k] = 0.0
+            is_wrong = j < signs.shape[0] and signs[j] * line.weights[j, k] < 0.0
+            W[j, k] = 0.0 if is_wrong else line.weights[j, k]
     inverse = np.empty(d)
     for j in range(d):
-        inverse[j] = inverse_deviation(count[j], mean[j], m2[j])
+        inverse[j] = inverse_deviation(line.counts[j], mean[j], line.m2[j])
     z = np.empty(d)
     for s in range(n):
         for j in range(d):
@@ -189,4 +215,4 @@ def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray)
             for j in range(d):
                 total += z[j] * W[j, k]
             scores[s, k] = total
-        add_effects(X[s], cat_at, effects, scores[s])
+        add_effects(X[s], cat_at, line.effects, scores[s])

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled
 
-Meters = tuple[
-    float, FloatArray, FloatArray, FloatArray
-]  # decay; residual_ss, target_ss and recent_sums of the learners
+
+class Meters(NamedTuple):
+    """Sums of squares of N learners, and what is left of the recent ones after a row."""
+
+    decay: float
+    residual_ss: FloatArray  # (N,), Σ w ‖target − h‖²
+    target_ss: FloatArray  # (N,), Σ w ‖target‖²
+    recent_sums: FloatArray  # (N, 2), the same two, faded
 
 
 @compiled
 def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: Meters) -> None:
     """Count rows that share a step: what the learners should have said and what they said, both (n, N, m)."""
-    decay, all_residual_ss, all_target_ss, recent = meters
+    decay, recent = meters.decay, meters.recent_sums
     for i in range(targets.shape[1]):
         residual_ss, target_ss = 0.0, 0.0
         for s in range(targets.shape[0]):
@@ -23,7 +30,7 @@ def count_edges(targets: FloatArray, h: FloatArray, weight: FloatArray, meters: 
                 long += targets[s, i, k] * targets[s, i, k]
             residual_ss += weight[s] * short
             target_ss += weight[s] * long
-        all_residual_ss[i] += residual_ss
-        all_target_ss[i] += target_ss
+        meters.residual_ss[i] += residual_ss
+        meters.target_ss[i] += target_ss
         recent[i, 0] = decay * recent[i, 0] + residual_ss
         recent[i, 1] = decay * recent[i, 1] + target_ss

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels.compiling import compiled, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, TIE, Rule, to_prediction, to_score, value
-
-# experts, decays, temperature_scale, seen, losses, posterior, weights
-Hedging = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 READ_LAST, READ_MEAN, READ_HEDGE, READ_HEDGE_OF_MEANS = range(4)  # experts are partial sums, or means of them
 # What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
@@ -20,6 +18,18 @@ LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)
 FAR_OFF = 2.0  # the same for the hinge, which is no likelihood
 # Two experts on the same rows: incumbent, challenger, n, Σd, Σd², Σ incumbent loss; d is the difference of losses
 OLD, NEW, ROWS, TOTAL, SQUARES, LOST = range(6)
+
+
+class Hedging(NamedTuple):
+    """The state of a hedge over E experts, with V voters and a meta voter, whose rows are the last."""
+
+    experts: IntArray  # (E, 2), booster and step
+    decays: FloatArray  # (V + 1,)
+    temperature_scale: FloatArray  # (2,), of the voters and of the meta voter
+    seen: FloatArray  # (V + 1,), the discounted number of rows
+    losses: FloatArray  # (V + 1, E or more), discounted
+    posterior: FloatArray  # (V + 1, E or more)
+    weights: FloatArray  # (E,)
 
 
 @compiled_inside
@@ -36,15 +46,6 @@ def read_walk(walk: FloatArray, step: int, averages: bool, out: FloatArray) -> N
 
 
 @compiled_inside
-def read_experts(
-    averages: bool, experts: IntArray, walks: FloatArray, first: IntArray, expert_scores: FloatArray
-) -> None:
-    """What every expert says, (E, m)."""
-    for e in range(experts.shape[0]):
-        read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, expert_scores[e])
-
-
-@compiled_inside
 def mix(kind: int, weights: FloatArray, expert_scores: FloatArray, out: FloatArray, prediction: FloatArray) -> None:
     """The experts' vote, (m,)."""
     for k in range(out.shape[0]):
@@ -54,6 +55,25 @@ def mix(kind: int, weights: FloatArray, expert_scores: FloatArray, out: FloatArr
         for k in range(out.shape[0]):
             out[k] += weights[e] * prediction[k]
     to_score(kind, out)
+
+
+@compiled_inline
+def read_out(
+    readout: int, kind: int, hedge: Hedging, walks: FloatArray, first: IntArray, n_steps: int,
+    expert_scores: FloatArray, prediction: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Write the score of a row, (m,); under a hedge also that of every expert, (E, m).
+
+    The partial sums of booster r begin at row ``first[r]`` of ``walks``; without a hedge there is one booster, of
+    ``n_steps`` learners.
+    """
+    if readout < READ_HEDGE:
+        read_walk(walks, n_steps, readout == READ_MEAN, out)
+        return
+    experts, averages = hedge.experts, readout == READ_HEDGE_OF_MEANS
+    for e in range(experts.shape[0]):
+        read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, expert_scores[e])
+    mix(kind, hedge.weights, expert_scores, out, prediction)
 
 
 @compiled_inside
@@ -98,22 +118,22 @@ def reweigh(hedge: Hedging) -> None:
 
     ``losses`` and ``posterior`` (V + 1, E or more) hold a row for each voter and, last, one for the meta voter.
     """
-    _, decays, temperature_scale, seen, losses, posterior, weights = hedge
-    E, V = weights.shape[0], decays.shape[0] - 1
+    scale, seen, losses, posterior = hedge.temperature_scale, hedge.seen, hedge.losses, hedge.posterior
+    E, V = hedge.weights.shape[0], hedge.decays.shape[0] - 1
     for v in range(V):
-        weigh(losses[v, :E], temperature_scale[0], seen[v], posterior[v, :E])
-    weigh(losses[V, :V], temperature_scale[1], seen[V], posterior[V, :V])
+        weigh(losses[v, :E], scale[0], seen[v], posterior[v, :E])
+    weigh(losses[V, :V], scale[1], seen[V], posterior[V, :V])
     for e in range(E):
-        weights[e] = 0.0
+        hedge.weights[e] = 0.0
         for v in range(V):
-            weights[e] += posterior[V, v] * posterior[v, e]
+            hedge.weights[e] += posterior[V, v] * posterior[v, e]
 
 
 @compiled
 def count_losses(lost: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray) -> None:
     """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
-    _, decays, _, seen, losses, _, weights = hedge
-    E, V = weights.shape[0], decays.shape[0] - 1
+    decays, seen, losses = hedge.decays, hedge.seen, hedge.losses
+    E, V = hedge.weights.shape[0], decays.shape[0] - 1
     if paired_test[OLD] >= 0.0:  # see streamboost.boosting.drift_replacement
         old = lost[int(paired_test[OLD])]
         more = w * (old - lost[int(paired_test[NEW])])
@@ -135,9 +155,8 @@ def learn_hedge(
     rule: Rule, expert_scores: FloatArray, y: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray
 ) -> None:
     """Take in the scores of every expert for a row, (E, m), under a compiled loss: ``Hedge.learn`` in one call."""
-    kind, option, ridge, _ = rule
-    posterior = hedge[5]
-    (E, m), V = expert_scores.shape, hedge[1].shape[0] - 1
+    kind, option, ridge, posterior = rule.kind, rule.option, rule.ridge, hedge.posterior
+    (E, m), V = expert_scores.shape, hedge.decays.shape[0] - 1
     predictions, lost, vote = np.empty((E, m)), np.empty(E + V), np.empty(m)
     for e in range(E):
         to_prediction(kind, expert_scores[e], predictions[e])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled_inside
-
-Rule = tuple[int, float, float, int]  # the loss: its number, its option, its ridge; and the descent
 
 SQUARED, ABSOLUTE, QUANTILE, HUBER, POISSON, LOGISTIC, HINGE, SOFTMAX = range(8)
 DESCENT, RESIDUAL = range(2)
@@ -18,6 +17,15 @@ DESCENT, RESIDUAL = range(2)
 LARGEST_EXPONENT = 300.0
 TIE = 1e-9  # scores nearer than this to one another are equal
 SMALLEST, LARGEST = 2.2250738585072014e-308, 1.7976931348623157e308
+
+
+class Rule(NamedTuple):
+    """What is descended, and how: the loss's number, its one option and its ridge; the number of the descent."""
+
+    kind: int
+    option: float
+    ridge: float
+    descent: int
 
 
 @compiled_inside
@@ -142,7 +150,7 @@ def value(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArr
 @compiled_inside
 def set_targets(rule: Rule, y: FloatArray, h: FloatArray, walk: FloatArray, targets: FloatArray) -> bool:
     """What each learner should have said: ∇ᵢ, or Δᵢ₋₁ + ∇ᵢ; return whether all of it is finite."""
-    kind, option, ridge, descent = rule
+    kind, option, ridge = rule.kind, rule.option, rule.ridge
     n_trees, m = h.shape
     if kind == SOFTMAX:
         for i in range(n_trees):
@@ -163,7 +171,7 @@ def set_targets(rule: Rule, y: FloatArray, h: FloatArray, walk: FloatArray, targ
         for i in range(n_trees):
             for k in range(m):
                 targets[i, k] += 2.0 * ridge * walk[i, k]
-    if descent == RESIDUAL:
+    if rule.descent == RESIDUAL:
         for k in range(m):
             carried = 0.0
             for i in range(n_trees):

@@ -6,32 +6,30 @@ needed is kept for the step that follows it, so that rows go forward once.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
-from streamboost.kernels.hedge import (
-    READ_HEDGE,
-    READ_HEDGE_OF_MEANS,
-    READ_MEAN,
-    Hedging,
-    learn_hedge,
-    mix,
-    read_experts,
-    read_walk,
-)
+from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
 from streamboost.kernels.losses import Rule, set_targets
-from streamboost.kernels.nets.layout import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints
+from streamboost.kernels.nets.layout import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints, Nets
 from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors
 from streamboost.kernels.nets.stacks import backward, forward, make_room
 from streamboost.kernels.nets.steps import take_step
 
-Inputs = tuple[FloatArray, FloatArray, FloatArray]  # count, mean and m2 of what the networks see; of no length if raw
-# plan and numbers; parameters, first, second and average; steps and scale: see streamboost.kernels.nets.stacks
-Nets = tuple[Ints, FloatArray, Array, Array, Array, Array, Ints, FloatArray]
 NOT_FINITE, LOST = range(2)  # why a step was not taken
+
+
+class Inputs(NamedTuple):
+    """The moments of what the networks see, (d,) each; of no length if they see it as it is."""
+
+    counts: FloatArray
+    mean: FloatArray
+    m2: FloatArray
 
 
 @compiled
@@ -39,28 +37,28 @@ def learn_nets(
     X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray,
     rule: Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
     hedge: Hedging, paired_test: FloatArray, meters: Meters, line: Line, slopes: Slopes,
-    inputs: Inputs, learners: Nets, trouble: Ints,
+    inputs: Inputs, nets: Nets, trouble: Ints,
 ) -> int:  # fmt: skip
     """Predict and learn rows in steps of ``size``; return how many were learned: all, or those before ``trouble``."""
-    plan, numbers, parameters, first, second, average, steps, scale = learners
+    plan, parameters, scale = nets.plan, nets.parameters, nets.scale
     N, m, d = plan[LEARNERS], plan[OUTPUTS], X.shape[1]
     size = max(min(size, X.shape[0]), 1)
     Z, z = np.empty((size, d + 1), parameters.dtype), np.empty((size, d + 1))
     patches, hidden, delta, out, error = make_room(plan, size, parameters)
     gradient = np.empty_like(parameters)
     h, targets, walk, read = np.empty((size, N, m)), np.empty((size, N, m)), np.empty((N + 1, m)), np.empty((N + 1, m))
-    expert_scores, prediction = np.empty((size, hedge[0].shape[0], m)), np.empty(m)
+    expert_scores, prediction = np.empty((size, hedge.experts.shape[0], m)), np.empty(m)
     origin = np.zeros(1, np.int64)
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
         x, wanted, w = X[start : start + n], y[start : start + n], weight[start : start + n]
         set_inputs(x, inputs, cat_at, z, Z)
         if plan[AVERAGED]:  # first, as what the present ones say is needed longer
-            forward(Z[:n], patches[:n], plan, average, hidden[:n], out[:n])
+            forward(Z[:n], patches[:n], plan, nets.average, hidden[:n], out[:n])
             in_units(out[:n], scale, targets)
             for s in range(n):
                 set_walk(x[s], line, cat_at, z[s], eta, targets[s], read)
-                read_out(readout, rule[0], hedge, read, origin, expert_scores[s], prediction, scores[start + s])
+                read_out(readout, rule.kind, hedge, read, origin, N, expert_scores[s], prediction, scores[start + s])
         forward(Z[:n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, h)
         is_finite = True
@@ -68,7 +66,7 @@ def learn_nets(
             set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
             is_finite &= set_targets(rule, wanted[s], h[s], walk, targets[s])
             if not plan[AVERAGED]:
-                read_out(readout, rule[0], hedge, walk, origin, expert_scores[s], prediction, scores[start + s])
+                read_out(readout, rule.kind, hedge, walk, origin, N, expert_scores[s], prediction, scores[start + s])
         if not is_finite:
             trouble[0] = NOT_FINITE
             return start
@@ -76,13 +74,13 @@ def learn_nets(
         for s in range(n):
             total += w[s]
         if total > 0.0:
-            bad = follow_targets(targets[:n], w, plan, parameters, first, second, average, steps, scale)
+            bad = follow_targets(targets[:n], w, nets)
             if bad < 0:
                 out_of_units(h, scale, out[:n])  # exact: units are powers of two
                 set_errors(out[:n], targets[:n], w, total if is_mean else 1.0, scale, error[:n])
                 gradient[:] = 0
                 backward(Z[:n], patches[:n], hidden[:n], error[:n], plan, parameters, delta, gradient)
-                bad = take_step(plan, numbers, parameters, gradient, first, second, average, steps)
+                bad = take_step(nets, gradient)
             if bad >= 0:
                 trouble[0], trouble[1] = LOST, bad
                 return start
@@ -91,10 +89,10 @@ def learn_nets(
             for s in range(n):
                 if w[s] > 0.0:
                     learn_hedge(rule, expert_scores[s], wanted[s], w[s], hedge, paired_test)
-        if inputs[0].shape[0] > 0:
+        if inputs.counts.shape[0] > 0:
             for s in range(n):
                 if w[s] > 0.0:
-                    learn_inputs(x[s], w[s], cat_at, inputs[0], inputs[1], inputs[2])
+                    learn_inputs(x[s], w[s], cat_at, inputs.counts, inputs.mean, inputs.m2)
         if base != STILL and total > 0.0:
             learn_base(rule, base, x, wanted, w, rates, cat_at, z[:n], line, slopes)
     return len(X)
@@ -103,16 +101,17 @@ def learn_nets(
 @compiled
 def score_nets(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, cat_at: IntArray, eta: FloatArray,
-    hedge: Hedging, line: Line, inputs: Inputs, learners: Nets,
+    hedge: Hedging, line: Line, inputs: Inputs, nets: Nets,
 ) -> None:  # fmt: skip
     """The score (n, m) of every row; nothing changes."""
-    plan, parameters, scale = learners[0], learners[5] if learners[0][AVERAGED] else learners[2], learners[7]
+    plan, scale = nets.plan, nets.scale
+    parameters = nets.average if plan[AVERAGED] else nets.parameters
     N, m, d = plan[LEARNERS], plan[OUTPUTS], X.shape[1]
     size = max(min(BLOCK, X.shape[0]), 1)
     Z, z = np.empty((size, d + 1), parameters.dtype), np.empty((size, d + 1))
     patches, hidden, _, out, _ = make_room(plan, size, parameters)
     h, walk = np.empty((size, N, m)), np.empty((N + 1, m))
-    expert_scores, prediction, origin = np.empty((hedge[0].shape[0], m)), np.empty(m), np.zeros(1, np.int64)
+    expert_scores, prediction, origin = np.empty((hedge.experts.shape[0], m)), np.empty(m), np.zeros(1, np.int64)
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
         x = X[start : start + n]
@@ -121,17 +120,16 @@ def score_nets(
         in_units(out[:n], scale, h)
         for s in range(n):
             set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
-            read_out(readout, rule[0], hedge, walk, origin, expert_scores, prediction, scores[start + s])
+            read_out(readout, rule.kind, hedge, walk, origin, N, expert_scores, prediction, scores[start + s])
 
 
 @compiled_inside
 def set_inputs(X: FloatArray, inputs: Inputs, cat_at: IntArray, z: FloatArray, Z: Array) -> None:
     """What the networks see of rows: (n, d + 1), the last a 1; levels are left to the base."""
-    count, mean, m2 = inputs
     n, d = X.shape
     for s in range(n):
-        if count.shape[0] > 0:
-            standardize_row(X[s], count, mean, m2, z[s])
+        if inputs.counts.shape[0] > 0:
+            standardize_row(X[s], inputs.counts, inputs.mean, inputs.m2, z[s])
             for j in range(d):
                 Z[s, j] = z[s, j]
         else:
@@ -163,16 +161,3 @@ def set_walk(
     for i in range(h.shape[0]):
         for k in range(h.shape[1]):
             walk[i + 1, k] = walk[i, k] - eta[i] * h[i, k]
-
-
-@compiled_inside
-def read_out(
-    readout: int, kind: int, hedge: Hedging, walk: FloatArray, origin: IntArray, expert_scores: FloatArray,
-    prediction: FloatArray, score: FloatArray,
-) -> None:  # fmt: skip
-    """The score (m,) of one row; under a hedge also what every expert says, (E, m)."""
-    if readout < READ_HEDGE:
-        read_walk(walk, walk.shape[0] - 1, readout == READ_MEAN, score)
-    else:
-        read_experts(readout == READ_HEDGE_OF_MEANS, hedge[0], walk, origin, expert_scores)
-        mix(kind, hedge[6], expert_scores, score, prediction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,19 @@ from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, set_gradien
 from streamboost.kernels.tree_rows import Leaves, LevelBins, leaf_steps
 
 Codes = NDArray[np.uint8]
-# edges, n_edges and level_bins; X, y, weight, leaf_ids and codes of the rows held
-Windows = tuple[FloatArray, IntArray, LevelBins, FloatArray, FloatArray, FloatArray, Leaves, Codes]
+
+
+class Windows(NamedTuple):
+    """Bins of R boosters, and the rows that each of them holds, end to end."""
+
+    edges: FloatArray  # (R, d, n_bins - 1)
+    n_edges: IntArray  # (R, d)
+    level_bins: LevelBins  # (R, categories, levels)
+    X: FloatArray  # (rows, d)
+    y: FloatArray  # (rows, targets)
+    weight: FloatArray  # (rows,)
+    leaf_ids: Leaves  # (rows * trees,)
+    codes: Codes  # (d * rows,)
 
 
 @compiled
@@ -55,18 +67,18 @@ def remember_row(
     windows: Windows,
 ) -> bool:
     """Write the row over the oldest in the window; return whether a refit is due."""
-    all_edges, all_n_edges, all_level_bins, X, Y, W, leaf_ids, codes = windows
-    d, edges, n_edges, level_bins = x.shape[0], all_edges[r], all_n_edges[r], all_level_bins[r]
+    edges, n_edges, level_bins = windows.edges[r], windows.n_edges[r], windows.level_bins[r]
+    d = x.shape[0]
     n_trees, at = plan[N_TREES], counts[AT]
     row = plan[ROW] + at
     for j in range(d):
-        X[row, j] = x[j]
+        windows.X[row, j] = x[j]
     for k in range(y.shape[0]):
-        Y[row, k] = y[k]
-    W[row] = w
+        windows.y[row, k] = y[k]
+    windows.weight[row] = w
     mark = plan[MARK] + at * n_trees
     for i in range(n_trees):
-        leaf_ids[mark + i] = leaf[i]
+        windows.leaf_ids[mark + i] = leaf[i]
     if counts[WARM]:
         missing = edges.shape[1] + 1
         for j in range(d):
@@ -75,7 +87,7 @@ def remember_row(
                 below += edges[j, b] < x[j]
             if cat_at[j] >= 0:
                 below = int(level_bins[cat_at[j], int(x[j])]) if 0.0 <= x[j] < level_bins.shape[1] else plan[OTHER]
-            codes[plan[CODE] + j * plan[ROOM] + at] = missing if x[j] != x[j] else below
+            windows.codes[plan[CODE] + j * plan[ROOM] + at] = missing if x[j] != x[j] else below
     counts[AT] = (at + 1) % plan[ROOM]
     counts[FILL] = min(counts[FILL] + 1, plan[ROOM])
     counts[WAITED] += 1
@@ -93,12 +105,12 @@ def fresh_target(
     bounds: FloatArray, l2: float, leaf_ids: Leaves, i: int, target: FloatArray,
 ) -> None:  # fmt: skip
     """What learner i should say of remembered rows, as the base and the learners before it stand now, into (n, m)."""
-    kind, option, ridge, descent = rule
+    kind, option, ridge = rule.kind, rule.option, rule.ridge
     n, m = target.shape
     steps = leaf_steps(stats, bounds, l2, eta, i)
     scores = np.empty((n, m))
     base_scores(X, line, cat_at, scores)
-    if descent == RESIDUAL:
+    if rule.descent == RESIDUAL:
         for s in range(n):
             for k in range(m):
                 target[s, k] = 0.0

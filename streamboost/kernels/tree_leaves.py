@@ -6,30 +6,19 @@ Nodes, leaves and their statistics are laid out as in :mod:`streamboost.kernels.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamboost._types import BoolArray, FloatArray, IntArray
+from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled
-from streamboost.kernels.tree_rows import Leaves, LevelBins, find_leaves, learn_leaves
-
-Sets = NDArray[np.uint64]
+from streamboost.kernels.tree_rows import Leaves, Trees, find_leaves, learn_leaves
 
 
 @compiled
-def route(
-    X: FloatArray, feature: IntArray, threshold: FloatArray, missing_left: BoolArray, subset: Sets,
-    level_bins: LevelBins, cat_at: IntArray, other: int, depth: int,
-) -> Leaves:  # fmt: skip
+def route(X: FloatArray, trees: Trees, depth: int, other: int) -> Leaves:
     """Return the leaf (n, N) of each row (n, d) in each tree."""
     n, d = X.shape
-    n_trees, n_nodes = feature.shape
-    leaf = np.zeros((n, n_trees), np.uint16)
-    nodes, sets = n_trees * n_nodes, subset.reshape(subset.size)
+    leaf = np.zeros((n, trees.level_bins.shape[0]), np.uint16)
     for s in range(n if d > 0 else 0):
-        find_leaves(
-            X[s], 0, 0, depth, feature.reshape(nodes), threshold.reshape(nodes), missing_left.reshape(nodes), sets,
-            level_bins, cat_at, other, leaf[s],
-        )  # fmt: skip
+        find_leaves(X[s], 0, 0, depth, trees, other, leaf[s])
     return leaf
 
 

@@ -1,4 +1,4 @@
-"""The native row loop: what ``Booster.forward``, the hedge and ``Booster.update`` do for a row, for all boosters.
+"""The loop of trees: what ``Booster.forward``, the hedge and ``Booster.update`` do for a row, for all boosters at once.
 
 The arrays of all boosters lie end to end (see :mod:`streamboost.boosting.loops.trees`); ``plan`` (R, :data:`PLAN`) and
 ``rates`` (R, :data:`RATES`) tell where those of each booster begin and what it was told to do (see
@@ -11,19 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, set_base
-from streamboost.kernels.compiling import compiled
+from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, line_of, set_base
+from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
-from streamboost.kernels.hedge import (
-    READ_HEDGE,
-    READ_HEDGE_OF_MEANS,
-    READ_MEAN,
-    Hedging,
-    learn_hedge,
-    mix,
-    read_experts,
-    read_walk,
-)  # fmt: skip
+from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
 from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM
 from streamboost.kernels.losses import Rule, set_targets
 from streamboost.kernels.replay import Windows, remember_row
@@ -38,56 +29,42 @@ def learn_rows(
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 
-    A row whose gradient is not finite is not learned: then the answer is -1 - row.
+    Writes ``scores`` (n, m) and all state. A row whose gradient is not finite is not learned: then the answer is
+    -1 - row.
     """
-    kind = rule[0]
-    experts, weights = hedge[0], hedge[6]
-    stats, T = trees[5], trees[0].shape[0]
-    (count, mean, m2, signs, W, effects), (G, P, sizes) = lines, slopes
-    cat_at = trees[8]
-    R, d, m = plan.shape[0], X.shape[1], scores.shape[1]
-    first = np.empty(R, np.int64)
-    for r in range(R):
-        first[r] = plan[r, TREE] + r
+    R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
+    first = starts(plan)
     leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
-    h, targets, walks = all_h[0], all_targets[0], np.empty((T + R, m))
-    z = np.empty((R, d + 1))
-    expert_scores, prediction = np.empty((experts.shape[0], m)), np.empty(m)
+    h, targets, walks, z = all_h[0], all_targets[0], np.empty((T + R, m)), np.empty((R, d + 1))
+    expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
     for s in range(start, stop):
         x, target, w = X[s], y[s], weight[s]
         is_finite = True
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
-            line = (count[r], mean[r], m2[r], signs[r], W[r], effects[r])
-            set_base(x, line, cat_at, z[r], walk[0])
+            set_base(x, line_of(lines, r), trees.cat_at, z[r], walk[0])
             walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
             is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
         if not is_finite:
             return -1 - s
-        if readout < READ_HEDGE:
-            read_walk(walks, plan[0, N_TREES], readout == READ_MEAN, scores[s])
-        else:
-            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, expert_scores)
-            mix(kind, weights, expert_scores, scores[s], prediction)
-            if w > 0.0:
-                learn_hedge(rule, expert_scores, target, w, hedge, paired_test)
+        read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
+        if readout >= READ_HEDGE and w > 0.0:
+            learn_hedge(rule, expert_scores, target, w, hedge, paired_test)
         count_edges(all_targets, all_h, weight[s : s + 1], meters)
         is_due = False
         for r in range(R):
             a, b = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES]
-            if w > 0.0:
-                if counts[r, WARM]:
-                    learn_leaves(
-                        stats[plan[r, LEAF] :], 1 << plan[r, DEPTH], rates[r, FORGET], leaf[a:b], targets[a:b], w
-                    )
-                if plan[r, BASE] != STILL:
-                    line = (count[r], mean[r], m2[r], signs[r], W[r], effects[r])
-                    learn_base(
-                        rule, plan[r, BASE], X[s : s + 1], y[s : s + 1], weight[s : s + 1], rates[r], cat_at,
-                        z[r : r + 1], line, (G[r], P[r], sizes[r]),
-                    )  # fmt: skip
-            is_due |= remember_row(x, target, w, plan[r], counts[r], leaf[a:b], cat_at, r, windows)
+            if w > 0.0 and counts[r, WARM]:
+                stats, n_leaves = trees.stats[plan[r, LEAF] :], 1 << plan[r, DEPTH]
+                learn_leaves(stats, n_leaves, rates[r, FORGET], leaf[a:b], targets[a:b], w)
+            if w > 0.0 and plan[r, BASE] != STILL:
+                own = Slopes(slopes.squares[r], slopes.covariance[r], slopes.effect_sizes[r])
+                learn_base(
+                    rule, plan[r, BASE], X[s : s + 1], y[s : s + 1], weight[s : s + 1], rates[r], trees.cat_at,
+                    z[r : r + 1], line_of(lines, r), own,
+                )  # fmt: skip
+            is_due |= remember_row(x, target, w, plan[r], counts[r], leaf[a:b], trees.cat_at, r, windows)
         if is_due:
             return s + 1
     return stop
@@ -95,27 +72,27 @@ def learn_rows(
 
 @compiled
 def score_rows(
-    X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray,
-    experts: IntArray, weights: FloatArray, trees: Trees, lines: Line,
+    X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray, hedge: Hedging,
+    trees: Trees, lines: Line,
 ) -> None:  # fmt: skip
-    """The score (n, m) of every row; nothing changes."""
-    kind = rule[0]
-    count, mean, m2, signs, W, effects = lines
-    R, (n, d), m = plan.shape[0], X.shape, scores.shape[1]
-    T = trees[0].shape[0]
-    first = np.empty(R, np.int64)
-    for r in range(R):
-        first[r] = plan[r, TREE] + r
-    leaf, h, walks = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T + R, m))
-    z, expert_scores, prediction = np.empty(d + 1), np.empty((experts.shape[0], m)), np.empty(m)
+    """Write the score of every row, (n, m); nothing else changes."""
+    R, (n, d), m, T = plan.shape[0], X.shape, scores.shape[1], trees.eta.shape[0]
+    first = starts(plan)
+    leaf, h, walks, z = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T + R, m)), np.empty((R, d + 1))
+    expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
     for s in range(n):
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
-            set_base(X[s], (count[r], mean[r], m2[r], signs[r], W[r], effects[r]), trees[8], z, walk[0])
+            set_base(X[s], line_of(lines, r), trees.cat_at, z[r], walk[0])
             walk_row(X[s], plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
-        if readout < READ_HEDGE:
-            read_walk(walks, plan[0, N_TREES], readout == READ_MEAN, scores[s])
-        else:
-            read_experts(readout == READ_HEDGE_OF_MEANS, experts, walks, first, expert_scores)
-            mix(kind, weights, expert_scores, scores[s], prediction)
+        read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
+
+
+@compiled_inside
+def starts(plan: IntArray) -> IntArray:
+    """Return where the partial sums of each booster begin, (R,): it has one more of them than trees."""
+    first = np.empty(plan.shape[0], np.int64)
+    for r in range(plan.shape[0]):
+        first[r] = plan[r, TREE] + r
+    return first

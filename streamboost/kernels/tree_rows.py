@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,17 +13,24 @@ from streamboost.kernels.layout import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TR
 
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]
-# eta; feature, threshold, missing_left and subset of the nodes; stats and bounds of the leaves; level_bins, cat_at
-Trees = tuple[
-    FloatArray, IntArray, FloatArray, BoolArray, NDArray[np.uint64], FloatArray, FloatArray, LevelBins, IntArray
-]
+
+
+class Trees(NamedTuple):
+    """Trees end to end: of each its step, its nodes and its leaves."""
+
+    eta: FloatArray  # (trees,)
+    feature: IntArray  # (nodes,)
+    threshold: FloatArray  # (nodes,)
+    missing_left: BoolArray  # (nodes,)
+    subset: NDArray[np.uint64]  # (nodes,), or (0,) without categories
+    stats: FloatArray  # (leaves, m + 1)
+    bounds: FloatArray  # (leaves, 2), or (0, 2) without signs
+    level_bins: LevelBins  # (trees, categories, levels)
+    cat_at: IntArray  # (d,)
 
 
 @compiled_inline
-def find_leaves(
-    x: FloatArray, tree: int, node: int, depth: int, feature: IntArray, threshold: FloatArray, missing_left: BoolArray,
-    subset: NDArray[np.uint64], level_bins: LevelBins, cat_at: IntArray, other: int, leaf: Leaves,
-) -> None:  # fmt: skip
+def find_leaves(x: FloatArray, tree: int, node: int, depth: int, trees: Trees, other: int, leaf: Leaves) -> None:
     """Find the leaf of a row in each tree from ``tree`` on; nodes of all trees lie end to end, theirs from ``node`` on.
 
     A value at or below the threshold goes left. A threshold of NaN, which nothing is at or below, tells that levels
@@ -29,6 +38,8 @@ def find_leaves(
     ``other`` where the tree has no bin for it.
     """
     n_trees, n_nodes = leaf.shape[0], (1 << depth) - 1
+    feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
+    subset, level_bins, cat_at = trees.subset, trees.level_bins, trees.cat_at
     has_levels = level_bins.shape[1] > 0
     for i in range(n_trees):
         leaf[i] = 0
@@ -50,13 +61,10 @@ def walk_row(
     x: FloatArray, plan: IntArray, rates: FloatArray, trees: Trees, leaf: Leaves, h: FloatArray, walk: FloatArray
 ) -> None:
     """Walk a row through one booster: its leaf in each tree, what they say, and the partial sums from y⁰ = walk[0]."""
-    eta, feature, threshold, missing_left, subset, stats, bounds, level_bins, cat_at = trees
     n_trees, depth, tree = plan[N_TREES], plan[DEPTH], plan[TREE]
-    n_leaves = 1 << depth
-    m = walk.shape[1]
-    find_leaves(
-        x, tree, plan[NODE], depth, feature, threshold, missing_left, subset, level_bins, cat_at, plan[OTHER], leaf
-    )  # fmt: skip
+    n_leaves, m = 1 << depth, walk.shape[1]
+    eta, stats, bounds = trees.eta, trees.stats, trees.bounds
+    find_leaves(x, tree, plan[NODE], depth, trees, plan[OTHER], leaf)
     l2, has_bounds = rates[L2], bounds.shape[0] > 0
     for i in range(n_trees):
         q = plan[LEAF] + i * n_leaves + int(leaf[i])

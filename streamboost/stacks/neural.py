@@ -203,7 +203,7 @@ class NeuralStack(Stack):
             np.ascontiguousarray(weight, np.float64),
             size,
             is_mean,
-            *self.arrays,
+            self.arrays,
         )
         if lost >= 0:
             raise self.lost(lost)
@@ -218,10 +218,10 @@ class NeuralStack(Stack):
         )
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> kernels.Nets:
         """All that learning changes and reads, as the kernels take it."""
         moments = (self.parameters, self.first, self.second, self.average)
-        return self._plan, self._numbers, *moments, self.steps, self.scale
+        return kernels.Nets(self._plan, self._numbers, *moments, self.steps, self.scale)
 
     def set_rate(self, rate: float) -> None:
         """Take steps of another size from now on, as where a rate falls in the course of a run.

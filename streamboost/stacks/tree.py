@@ -1,4 +1,4 @@
-"""N streaming regression trees: options, state and shapes; the loops are in ``tree_kernels`` and ``leaf_kernels``.
+"""N streaming regression trees: options, state and shapes; the loops are in :mod:`streamboost.kernels`.
 
 Between refits a tree keeps its splits and its leaves learn every row; a refit grows it afresh from the
 histograms of a window of rows. Splits are remembered as raw values, so rows need no codes to be predicted.
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
-from streamboost.kernels import tree_growing as tree_kernels
-from streamboost.kernels import tree_leaves as leaf_kernels
+from streamboost.kernels import tree_growing, tree_leaves
+from streamboost.kernels.tree_growing import Growth, Tree
+from streamboost.kernels.tree_rows import Trees
 from streamboost.stacks.base import LeafIds, Stack, Window
+
+NO_STEPS = np.zeros(0)  # leaves are found without
 
 
 class TreeStack(Stack):
@@ -230,7 +233,7 @@ class TreeStack(Stack):
         """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay."""
         self._check_targets(X, targets)
         forget = math.inf if self.forget is None else float(self.forget)
-        leaf_kernels.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
+        tree_leaves.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
 
     def grow(self, k: int) -> None:
         """Append k trees that have seen nothing."""
@@ -286,10 +289,11 @@ class TreeStack(Stack):
         leaf = np.empty(n, np.uint16)
         # Slices are made whole: for their layout the kernel would be compiled once more, and run slower.
         codes, target, weight = map(np.ascontiguousarray, (window.codes[columns], target, weight))
-        tree_kernels.grow(
-            codes, target, weight, self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2,
+        tree_growing.grow(
+            codes, target, weight,
+            Growth(self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2),
             self.cat_at[columns] >= 0, self.monotone[columns] if len(self.monotone) else self.monotone,
-            feature, cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i], leaf,
+            Tree(feature, cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i]), leaf,
         )  # fmt: skip
         if not isinstance(columns, slice):
             feature[feature >= 0] = columns[feature[feature >= 0]]
@@ -309,7 +313,7 @@ class TreeStack(Stack):
     def _keep_splits(self, i: int, cut: NDArray[np.uint8], bins: Bins) -> None:
         """Remember the splits of tree i as raw values, and as sets of levels."""
         feature, threshold = self.feature[i], self.threshold[i]
-        tree_kernels.set_thresholds(feature, cut, self.n_bins, bins.edges, threshold)
+        tree_growing.set_thresholds(feature, cut, self.n_bins, bins.edges, threshold)
         if len(self.categorical):
             # NaN marks a split of levels at no cost: nothing is at or below it, and the subset decides instead.
             threshold[(feature >= 0) & (self.cat_at[feature] >= 0)] = np.nan
@@ -322,14 +326,16 @@ class TreeStack(Stack):
             raise ValueError(f"{told} Call add_features before rows that have more.")
         if len(X) == 0:  # which is asked to learn their type: no reason to compile anything yet
             return np.zeros((0, self.n_learners), np.uint16)
-        return leaf_kernels.route(
-            X, self.feature, self.threshold, self.missing_left, self.subset, self.level_bins, self.cat_at,
-            self.other_bin, self.max_depth,
+        trees = Trees(
+            NO_STEPS, self.feature.reshape(-1), self.threshold.reshape(-1), self.missing_left.reshape(-1),
+            self.subset.reshape(-1), self.stats.reshape(-1, self.n_outputs + 1), self.bounds.reshape(-1, 2),
+            self.level_bins, self.cat_at,
         )  # fmt: skip
+        return tree_leaves.route(X, trees, self.max_depth, self.other_bin)
 
     def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
         """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
-        return leaf_kernels.read(leaf_ids, self.stats, self.bounds, self.l2)
+        return tree_leaves.read(leaf_ids, self.stats, self.bounds, self.l2)
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""

@@ -14,7 +14,7 @@ import pytest
 
 from streamboost import kernels
 from streamboost.kernels import compiling
-from streamboost.kernels.edges import count_edges
+from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.tree_loop import learn_rows
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -81,8 +81,8 @@ def test_a_kernel_for_python_is_compiled_into_its_callers_without_what_python_ne
     def outer(h, weight, meters):
         twice(h, weight, meters)
 
-    meters = (0.5, np.zeros(2), np.zeros(2), np.zeros((2, 2)))
+    meters = Meters(0.5, np.zeros(2), np.zeros(2), np.zeros((2, 2)))
     before = len(count_edges.overloads)
     outer(np.ones((3, 2, 1)), np.ones(3), meters)
     assert len(count_edges.overloads) == before
-    assert meters[2].tolist() == [6.0, 6.0]
+    assert meters.target_ss.tolist() == [6.0, 6.0]

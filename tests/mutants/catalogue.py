@@ -40,6 +40,7 @@ _CLASS_LOSSES = "streamboost/losses/classes.py"
 _LOSS_KERNELS = "streamboost/kernels/losses.py"
 _TREE = "streamboost/stacks/tree.py"
 _GROWING = "streamboost/kernels/tree_growing.py"
+_SPLITS = "streamboost/kernels/splits.py"
 _TREE_ROWS = "streamboost/kernels/tree_rows.py"
 _LEAVES = "streamboost/kernels/tree_leaves.py"
 _LOOP = "streamboost/kernels/tree_loop.py"
@@ -145,17 +146,17 @@ MUTANTS = [
     Mutant("loss-kernel-ridge", _LOSS_KERNELS, "targets[i, k] += 2.0 * ridge * walk[i, k]",
            "targets[i, k] += ridge * walk[i, k]", LOOPS, "the gradient of λ‖s‖² is 2λs"),
     # Trees.
-    Mutant("tree-min-samples", _GROWING, "(n_left >= min_samples_leaf) & (n_right >= min_samples_leaf)",
+    Mutant("tree-min-samples", _SPLITS, "(n_left >= min_samples_leaf) & (n_right >= min_samples_leaf)",
            "(n_left >= 1) & (n_right >= 1)", TREES, "min_samples_leaf is kept"),
-    Mutant("tree-missing-side", _GROWING, "n_missing == 0.0 else side == 1", "n_missing == 0.0 else side == 0", TREES,
+    Mutant("tree-missing-side", _SPLITS, "n_missing == 0.0 else side == 1", "n_missing == 0.0 else side == 0", TREES,
            "missing values go where the gain was"),
-    Mutant("tree-tie", _GROWING, "if g > gain * (1.0 + 1e-10) + noise:", "if g >= gain * (1.0 - 1e-10) - noise:", TREES,
+    Mutant("tree-tie", _SPLITS, "if g > gain * (1.0 + 1e-10) + noise:", "if g >= gain * (1.0 - 1e-10) - noise:", TREES,
            "ties go to the first split"),
-    Mutant("tree-l2", _GROWING, "n_right, w_right = total[last] - n_left, total[m] - w_left + l2",
+    Mutant("tree-l2", _SPLITS, "n_right, w_right = total[last] - n_left, total[m] - w_left + l2",
            "n_right, w_right = total[last] - n_left, total[m] - w_left", TREES, "both sides are pulled towards 0"),
     Mutant("tree-monotone", _GROWING, "(low, midway, midway, high) if sign > 0", "(low, high, low, high) if sign > 0",
            TREES, "bounds of a rising column part midway"),
-    Mutant("tree-levels", _GROWING, "_left_levels(order, b + 1, n,", "_left_levels(order, b, n,", TREES,
+    Mutant("tree-levels", _SPLITS, "_left_levels(order, b + 1, n,", "_left_levels(order, b, n,", TREES,
            "categories off by one"),
     Mutant("tree-depth", _GROWING, "if level < depth and stop - start >= 2 * min_samples_leaf:",
            "if level < depth - 1 and stop - start >= 2 * min_samples_leaf:", TREES, "max_depth is reached"),
@@ -171,7 +172,7 @@ MUTANTS = [
     Mutant("tree-read-l2", _LEAVES, "weight = at[m] + l2", "weight = at[m]", TREES, "leaves are pulled towards 0"),
     Mutant("tree-drawn", _TREE, "feature[feature >= 0] = columns[feature[feature >= 0]]", "pass", TREES,
            "columns that were drawn keep their numbers"),
-    Mutant("tree-loop-warm", _LOOP, "if counts[r, WARM]:", "if True:", LOOPS,
+    Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM]:", "if w > 0.0:", LOOPS,
            "leaves learn nothing before the first refit"),
     Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, target, w,",
            "learn_hedge(rule, expert_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
@@ -196,7 +197,7 @@ MUTANTS = [
            "half a score against and half for"),
     Mutant("base-shrink", _BASE_KERNELS, "(sizes[c, level, k] + SHRINK)", "sizes[c, level, k]", BASES,
            "effects of levels are pulled to 0"),
-    Mutant("base-signs", _BASE_KERNELS, "if signs[j] * W[j, k] < 0.0:", "if signs[j] * W[j, k] > 0.0:",
+    Mutant("base-signs", _BASE_KERNELS, "signs[j] * line.weights[j, k] < 0.0", "signs[j] * line.weights[j, k] > 0.0",
            BASES + " tests/estimators", "weights of the wrong sign count as 0"),
     Mutant("base-clip", _LINEAR, "there = clip if there > clip else there", "there = there", BASES + " tests/features",
            "inputs are cut off at 5 deviations"),

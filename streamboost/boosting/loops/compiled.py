@@ -46,7 +46,7 @@ def rule(booster: Booster) -> loss_kernels.Rule:
     loss = booster.loss
     option = getattr(loss, "tau", getattr(loss, "delta", 0.0))
     descent = loss_kernels.DESCENT if isinstance(booster.descent, GradientDescent) else loss_kernels.RESIDUAL
-    return LOSSES[type(loss)], float(option), loss.l2, descent
+    return loss_kernels.Rule(LOSSES[type(loss)], float(option), float(loss.l2), descent)
 
 
 def line(base: Any, stack: Stack) -> base_kernels.Line:
@@ -56,7 +56,8 @@ def line(base: Any, stack: Stack) -> base_kernels.Line:
     nothing = np.zeros(stack.n_features)
     weights = np.zeros((stack.n_features + 1, stack.n_outputs))
     weights[-1] = base.y0
-    return nothing, nothing, nothing, np.zeros(0, np.int8), weights, np.zeros((0, 0, stack.n_outputs))
+    effects = np.zeros((0, 0, stack.n_outputs))
+    return base_kernels.Line(nothing, nothing, nothing, np.zeros(0, np.int8), weights, effects)
 
 
 def rates(booster: Booster) -> FloatArray:

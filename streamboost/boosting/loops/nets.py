@@ -15,6 +15,7 @@ from streamboost.features.binning import cat_positions
 from streamboost.features.chunk import Chunk
 from streamboost.features.standardizer import Standardizer
 from streamboost.kernels import net_loop
+from streamboost.kernels.bases import Slopes
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
 
@@ -43,7 +44,7 @@ class NetLoop(PlainLoop):
         booster, X, nothing = model.boosters[0], chunk.X[start:], np.zeros((1, 1))
         stack, base = booster.stack, booster.base
         assert isinstance(stack, NeuralStack)
-        slopes = base.slopes if isinstance(base, Linear) else (nothing, nothing, np.zeros((0, 0, 1)))
+        slopes = base.slopes if isinstance(base, Linear) else Slopes(nothing, nothing, np.zeros((0, 0, 1)))
         trouble = np.zeros(2, np.int64)
         learned = net_loop.learn_nets(
             X, chunk.y[start:], chunk.weight[start:], booster.step_rows(len(X)), booster.update_mode != "sequential",
@@ -72,5 +73,5 @@ class NetLoop(PlainLoop):
 
 def _inputs(stack: NeuralStack) -> net_loop.Inputs:
     if isinstance(stack.inputs, Standardizer):
-        return stack.inputs.count, stack.inputs.mean, stack.inputs.m2
-    return np.zeros(0), np.zeros(0), np.zeros(0)
+        return net_loop.Inputs(stack.inputs.count, stack.inputs.mean, stack.inputs.m2)
+    return net_loop.Inputs(np.zeros(0), np.zeros(0), np.zeros(0))

@@ -108,7 +108,7 @@ class TreeLoop(PlainLoop):
         scores = np.empty((len(X), first.loss.n_outputs))
         tree_loop.score_rows(
             X, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout], buffers.plan,
-            buffers.rates, model.hedge.experts, model.hedge.weights, buffers.trees, buffers.lines,
+            buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines,
         )  # fmt: skip
         return scores
 
@@ -174,26 +174,26 @@ class SharedBuffers:
         self.counts = _tile(windows, "counts", (R, *windows[0].counts.shape))
         self.each_counts = list(self.counts)
         n_levels = stacks[0].level_bins.shape[1:]  # columns of categories, and levels of them
-        self.trees: tree_rows.Trees = (
+        self.trees = tree_rows.Trees(
             _tile(boosters, "eta", (-1,)), _tile(stacks, "feature", (-1,)), _tile(stacks, "threshold", (-1,)),
             _tile(stacks, "missing_left", (-1,)), _tile(stacks, "subset", (-1,)),
             _tile(stacks, "stats", (-1, m + 1)), _tile(stacks, "bounds", (-1, 2)),
             _tile(stacks, "level_bins", (sum(stack.n_learners for stack in stacks), *n_levels)), stacks[0].cat_at,
         )  # fmt: skip
-        self.meters: edges.Meters = (
+        self.meters = edges.Meters(
             first.edges.decay, _tile(meters, "residual_ss", (-1,)), _tile(meters, "target_ss", (-1,)),
             _tile(meters, "recent_sums", (-1, 2)),
         )  # fmt: skip
-        self.lines: bases.Line = (
+        self.lines = bases.Line(
             _tile_bases(boosters, "count", (d,)), _tile_bases(boosters, "mean", (d,)),
             _tile_bases(boosters, "m2", (d,)), _signs(boosters),
             _tile_bases(boosters, "weights", (d + 1, m)), _tile_bases(boosters, "effects", (*n_levels, m)),
         )  # fmt: skip
-        self.slopes: bases.Slopes = (
+        self.slopes = bases.Slopes(
             _tile_bases(boosters, "squares", (d + 1, m)), _tile_bases(boosters, "covariance", (d + 1, d + 1)),
             _tile_bases(boosters, "effect_sizes", (*n_levels, m)),
         )  # fmt: skip
-        self.windows: replay.Windows = (
+        self.windows = replay.Windows(
             _tile(bins, "edges", (R, *bins[0].edges.shape)), _tile(bins, "n_edges", (R, *bins[0].n_edges.shape)),
             _tile(bins, "level_bins", (R, *bins[0].level_bins.shape)),
             _tile(windows, "_X", (-1, d)), _tile(windows, "_y", (-1, first.loss.n_targets)),
@@ -223,7 +223,7 @@ class SharedBuffers:
         for r, booster in enumerate(boosters):
             self.rates[r, layout.SPREAD] = (scales[r] if scales else booster.scale).spread
             if isinstance(booster.base, Constant):
-                self.lines[4][r, -1] = booster.base.y0
+                self.lines.weights[r, -1] = booster.base.y0
 
 
 def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled_inside
 
 Array: TypeAlias = NDArray[Any]  # float32 or float64: the learners' own precision
@@ -22,6 +23,19 @@ RATE, BETA1, BETA2, EPS, BEND = range(5)
 UNIT, SUM, WEIGHT = range(3)
 
 BLOCK = 32  # rows taken at a time, so that their hidden layer stays in the nearest cache
+
+
+class Nets(NamedTuple):
+    """All that N networks know: see :mod:`streamboost.kernels.nets.stacks`."""
+
+    plan: Ints  # (PLAN_SIZE,), shapes and choices
+    numbers: FloatArray  # the constants of the update rule
+    parameters: Array  # (n_parameters,), as all of the next three, which may also be of no length
+    first: Array  # what the update rule remembers of past gradients
+    second: Array  # and of their squares
+    average: Array  # of the parameters
+    steps: Ints  # (2, N), taken, and averaged over
+    scale: FloatArray  # (3, N): unit, and discounted sums of weight * mean square of targets and of weight
 
 
 @compiled_inside

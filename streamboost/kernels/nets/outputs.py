@@ -20,6 +20,7 @@ from streamboost.kernels.nets.layout import (
     WEIGHT,
     Array,
     Ints,
+    Nets,
     section_of,
 )  # fmt: skip
 from streamboost.kernels.nets.products import dot
@@ -76,28 +77,18 @@ def set_errors(
 
 
 @compiled_inside
-def follow_targets(
-    targets: FloatArray,
-    weight: FloatArray,
-    plan: Ints,
-    parameters: Array,
-    first: Array,
-    second: Array,
-    average: Array,
-    steps: Ints,
-    scale: FloatArray,
-) -> int:
+def follow_targets(targets: FloatArray, weight: FloatArray, nets: Nets) -> int:
     """Let each learner's unit follow the size of its targets; return a learner with a target out of bounds, or -1.
 
     What the learners say stays as it is, to the last bit: units are powers of two.
     """
-    n, N, m = targets.shape
+    (n, N, m), scale = targets.shape, nets.scale
     for i in range(N):
         for s in range(n):
             for k in range(m):
                 if weight[s] > 0.0 and not abs(targets[s, i, k]) <= 1e150:
                     return i
-    if plan[SCALED] == 0:
+    if nets.plan[SCALED] == 0:
         return -1
     for i in range(N):
         is_first = scale[SUM, i] == 0.0
@@ -112,30 +103,28 @@ def follow_targets(
         unit = scale[UNIT, i]
         if size > 0.0 and (is_first or size > 2.0 * unit or size < 0.5 * unit):
             scale[UNIT, i] = 2.0 ** math.floor(math.log2(size) + 0.5)
-            _change_unit(i, unit / scale[UNIT, i], plan, parameters, first, second, average, steps)
+            _change_unit(i, unit / scale[UNIT, i], nets)
     return -1
 
 
 @compiled_inside
-def _change_unit(
-    i: int, ratio: float, plan: Ints, parameters: Array, first: Array, second: Array, average: Array, steps: Ints
-) -> None:
+def _change_unit(i: int, ratio: float, nets: Nets) -> None:
     """Say the same in another unit, ``ratio`` old ones for a new one turned round; moments follow their gradients."""
     keeps = 1.0
     if ratio > FAR or ratio < 1.0 / FAR:
         keeps = 0.0
-        steps[0, i] = 0
+        nets.steps[0, i] = 0
     for section in range(3):
-        at, repeats, block = section_of(plan, section)
+        at, repeats, block = section_of(nets.plan, section)
         power = ratio * ratio if section == 0 else ratio  # the hidden layer's gradient has W2 in it as well
         for r in range(repeats):
-            start = at + (r * plan[LEARNERS] + i) * block
+            start = at + (r * nets.plan[LEARNERS] + i) * block
             stop = start + block
             if section > 0:
-                _multiply(parameters, start, stop, ratio)
-                _multiply(average, start, stop, ratio)
-            _multiply(first, start, stop, power if keeps > 0.0 else 0.0)
-            _multiply(second, start, stop, power * power if keeps > 0.0 else 0.0)
+                _multiply(nets.parameters, start, stop, ratio)
+                _multiply(nets.average, start, stop, ratio)
+            _multiply(nets.first, start, stop, power if keeps > 0.0 else 0.0)
+            _multiply(nets.second, start, stop, power * power if keeps > 0.0 else 0.0)
 
 
 @compiled_inside

@@ -50,14 +50,38 @@ from streamboost.kernels.nets.layout import (
     WIDTH,
     Array,
     Ints,
+    Nets,
 )  # fmt: skip
 from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors, total_weight
 from streamboost.kernels.nets.steps import take_step
 
 __all__ = [  # what stacks need: the loops, and how to fill in a plan
-    "ACTIVATION", "AVERAGED", "COLUMNS_OUT", "DEPTH", "HEIGHT", "INPUTS", "KERNEL", "LEAKY_RELU", "LEARNERS", "OUTPUTS",
-    "PADDING", "PLAN_SIZE", "POSITIONS", "RELU", "ROWS_OUT", "RULE", "SCALED", "SIGMOID", "STRIDE", "TANH", "UNIT",
-    "UNITS", "WIDTH", "learn", "predict",
+    "ACTIVATION",
+    "AVERAGED",
+    "COLUMNS_OUT",
+    "DEPTH",
+    "HEIGHT",
+    "INPUTS",
+    "KERNEL",
+    "LEAKY_RELU",
+    "LEARNERS",
+    "OUTPUTS",
+    "PADDING",
+    "PLAN_SIZE",
+    "POSITIONS",
+    "RELU",
+    "ROWS_OUT",
+    "RULE",
+    "SCALED",
+    "SIGMOID",
+    "STRIDE",
+    "TANH",
+    "UNIT",
+    "UNITS",
+    "WIDTH",
+    "Nets",
+    "learn",
+    "predict",
 ]  # fmt: skip
 
 
@@ -104,25 +128,12 @@ def predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: Fl
 
 
 @compiled
-def learn(
-    Z: Array,
-    targets: FloatArray,
-    weight: FloatArray,
-    size: int,
-    is_mean: bool,
-    plan: Ints,
-    numbers: FloatArray,
-    parameters: Array,
-    first: Array,
-    second: Array,
-    average: Array,
-    steps: Ints,
-    scale: FloatArray,
-) -> int:
+def learn(Z: Array, targets: FloatArray, weight: FloatArray, size: int, is_mean: bool, nets: Nets) -> int:
     """One step for every ``size`` rows; return the learner whose step had to be refused, or -1.
 
     ``is_mean``: a step follows the weighted mean of the gradients; else it follows their weighted sum.
     """
+    plan, parameters, scale = nets.plan, nets.parameters, nets.scale
     size = max(min(size, Z.shape[0]), 1)
     patches, hidden, delta, out, error = make_room(plan, min(size, BLOCK), Z)
     gradient = np.empty_like(parameters)
@@ -132,7 +143,7 @@ def learn(
         total = total_weight(w)
         if total <= 0.0:
             continue
-        bad = follow_targets(wanted, w, plan, parameters, first, second, average, steps, scale)
+        bad = follow_targets(wanted, w, nets)
         if bad >= 0:
             return bad
         gradient[:] = 0
@@ -142,7 +153,7 @@ def learn(
             forward(Z[low:high], patches[:n], plan, parameters, hidden[:n], out[:n])
             set_errors(out[:n], targets[low:high], weight[low:high], total if is_mean else 1.0, scale, error[:n])
             backward(Z[low:high], patches[:n], hidden[:n], error[:n], plan, parameters, delta, gradient)
-        bad = take_step(plan, numbers, parameters, gradient, first, second, average, steps)
+        bad = take_step(nets, gradient)
         if bad >= 0:
             return bad
     return -1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled_inside
 from streamboost.kernels.nets.layout import (
     AVERAGED,
@@ -17,6 +16,7 @@ from streamboost.kernels.nets.layout import (
     RULE,
     Array,
     Ints,
+    Nets,
     section_of,
 )  # fmt: skip
 
@@ -24,22 +24,14 @@ PLAIN, MOMENTUM, ADAGRAD, ADAM = range(4)
 
 
 @compiled_inside
-def take_step(
-    plan: Ints,
-    numbers: FloatArray,
-    parameters: Array,
-    gradient: Array,
-    first: Array,
-    second: Array,
-    average: Array,
-    steps: Ints,
-) -> int:
+def take_step(nets: Nets, gradient: Array) -> int:
     """Take the step of the update rule, and into the average what it led to.
 
     If a learner has lost its way nothing is changed and that learner is returned; else -1.
     """
-    if _is_lost(plan[RULE], numbers[RATE], parameters, gradient):
-        return _lost_learner(plan, numbers[RATE], parameters, gradient)
+    plan, steps, rate = nets.plan, nets.steps, nets.numbers[RATE]
+    if _is_lost(plan[RULE], rate, nets.parameters, gradient):
+        return _lost_learner(plan, rate, nets.parameters, gradient)
     N = plan[LEARNERS]
     for i in range(N):
         steps[0, i] += 1
@@ -50,13 +42,13 @@ def take_step(
         while stop < N and steps[0, stop] == steps[0, start] and steps[1, stop] == steps[1, start]:
             stop += 1
         if stop - start == N:
-            _step_range(0, parameters.shape[0], 0, plan, numbers, parameters, gradient, first, second, average, steps)
+            _step_range(0, gradient.shape[0], 0, nets, gradient)
         else:
             for section in range(3):
                 at, repeats, block = section_of(plan, section)
                 for r in range(repeats):
                     low, high = at + (r * N + start) * block, at + (r * N + stop) * block
-                    _step_range(low, high, start, plan, numbers, parameters, gradient, first, second, average, steps)
+                    _step_range(low, high, start, nets, gradient)
         start = stop
     return -1
 
@@ -88,37 +80,26 @@ def _lost_learner(plan: Ints, rate: float, parameters: Array, gradient: Array) -
 
 
 @compiled_inside
-def _step_range(
-    low: int,
-    high: int,
-    i: int,
-    plan: Ints,
-    numbers: FloatArray,
-    parameters: Array,
-    gradient: Array,
-    first: Array,
-    second: Array,
-    average: Array,
-    steps: Ints,
-) -> None:
+def _step_range(low: int, high: int, i: int, nets: Nets, gradient: Array) -> None:
     """Step from low to high, where all learners have taken as many steps as learner i."""
-    p, g = parameters[low:high], gradient[low:high]
+    plan, numbers, steps = nets.plan, nets.numbers, nets.steps
+    p, g = nets.parameters[low:high], gradient[low:high]
     rule, rate = plan[RULE], p.dtype.type(numbers[RATE])
     if rule == PLAIN:
         for j in range(p.shape[0]):
             p[j] -= rate * g[j]
     elif rule == MOMENTUM:
-        _momentum(p, g, first[low:high], rate, p.dtype.type(numbers[BETA1]))
+        _momentum(p, g, nets.first[low:high], rate, p.dtype.type(numbers[BETA1]))
     elif rule == ADAGRAD:
-        _adagrad(p, g, second[low:high], rate, p.dtype.type(numbers[EPS]))
+        _adagrad(p, g, nets.second[low:high], rate, p.dtype.type(numbers[EPS]))
     else:
         left1, left2 = 1.0 - numbers[BETA1] ** steps[0, i], 1.0 - numbers[BETA2] ** steps[0, i]
         rate = p.dtype.type(numbers[RATE] * math.sqrt(left2) / left1)
         eps = p.dtype.type(numbers[EPS] * math.sqrt(left2))
-        _adam(p, g, first[low:high], second[low:high], rate, numbers[BETA1], numbers[BETA2], eps)
+        _adam(p, g, nets.first[low:high], nets.second[low:high], rate, numbers[BETA1], numbers[BETA2], eps)
     if plan[AVERAGED]:
         part = p.dtype.type((numbers[BEND] + 1.0) / (steps[1, i] + numbers[BEND]))
-        mean = average[low:high]
+        mean = nets.average[low:high]
         for j in range(p.shape[0]):
             mean[j] += (p[j] - mean[j]) * part
 
