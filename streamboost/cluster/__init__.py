@@ -14,16 +14,5 @@ from streamboost.cluster.key_models import small_classifier, small_regressor
 from streamboost.cluster.keyed import KeyedBooster
 from streamboost.cluster.ray_crew import RayCrew
 
-__all__ = [
-    "Crew",
-    "Cut",
-    "KeyedBooster",
-    "LocalCrew",
-    "RayCrew",
-    "Ticket",
-    "WorkerLost",
-    "WrongState",
-    "make_crew",
-    "small_classifier",
-    "small_regressor",
-]
+__all__ = ["Crew", "Cut", "KeyedBooster", "LocalCrew", "RayCrew", "Ticket", "WorkerLost", "WrongState", "make_crew",
+           "small_classifier", "small_regressor"]  # fmt: skip

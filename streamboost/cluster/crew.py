@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from streamboost.cluster.recovery import Message, Recovery, Ticket, WorkerLost, check_counts
@@ -52,7 +52,7 @@ class Cut:
     n_workers: int = 0
     directory: str = ""
     mark: str = ""
-    memory: Any = field(default=None)
+    memory: Any = None
 
 
 class Crew(Recovery):

@@ -45,20 +45,13 @@ class Manifest:
 
 
 class CutBook:
-    """The directory of a crew: which cuts there are, written by one driver at a time.
-
-    Parameters
-    ----------
-    directory : path, optional
-        Made if it is not there; without one, a temporary one that goes with this object.
-    """
+    """The directory of a crew, made if it is not there, or a temporary one; written by one driver at a time."""
 
     def __init__(self, directory: str | os.PathLike[str] | None) -> None:
         self.is_lasting = directory is not None
         self.directory = Path(tempfile.mkdtemp(prefix="streamboost-") if directory is None else directory).absolute()
         self._store = CheckpointStore(self.directory)
-        lasting = "" if self.is_lasting else str(self.directory)
-        self._end = weakref.finalize(self, _end, self._store, lasting)
+        self._end = weakref.finalize(self, _end, self._store, "" if self.is_lasting else str(self.directory))
         found = self._store.latest()
         if found is not None and not isinstance(found.model, Manifest):
             self._end()
@@ -67,7 +60,6 @@ class CutBook:
                 "Name another, for example one inside it."
             )
         self.manifest = Manifest(secrets.token_hex(8)) if found is None else found.model
-        self._next = 0
         self._open()
 
     def _open(self) -> None:
@@ -90,8 +82,7 @@ class CutBook:
     def note(self, number: int, done: Sequence[int], *, is_detached: bool = False) -> list[int]:
         """Write down that a cut is whole, and whether it is for a checkpoint; return the cuts that are left."""
         manifest = self.manifest
-        cuts = {other: at for other, at in manifest.cuts.items() if other != number}
-        cuts[number] = list(done)
+        cuts = {other: at for other, at in manifest.cuts.items() if other != number} | {number: list(done)}
         if is_detached:
             manifest = replace(manifest, detached=_with_last(manifest.detached, number, DETACHED_KEPT))
         kept = {*list(cuts)[-KEPT:], *manifest.spared()}

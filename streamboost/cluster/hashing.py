@@ -31,14 +31,8 @@ def plain_key(value: Any) -> Key | None:
 
     A float that is a whole number counts as one: pandas makes floats of whole numbers where some are missing.
 
-    Raises
-    ------
-    TypeError
-        If it is neither text, a whole number nor a boolean.
-
     Examples
     --------
-    >>> import numpy as np
     >>> plain_key(np.int32(7)), plain_key("7"), plain_key(7.0), plain_key(float("nan"))
     (7, '7', 7, None)
     """
@@ -85,13 +79,7 @@ def hash_of(token: bytes) -> int:
 
 
 def worker_of(key: Key, n_workers: int) -> int:
-    """The worker of a key, one of 0 … n_workers - 1.
-
-    Examples
-    --------
-    >>> [worker_of(f"store {i}", 4) for i in range(8)]
-    [0, 0, 0, 0, 0, 1, 1, 3]
-    """
+    """The worker of a key, one of 0 … n_workers - 1."""
     return int(workers_of([token_of(key)], n_workers)[0])
 
 
@@ -99,15 +87,13 @@ def workers_of(tokens: Sequence[bytes], n_workers: int) -> IntArray:
     """The workers of many keys, given by their tokens, (n,)."""
     if n_workers < 1:
         raise ValueError(f"n_workers is {n_workers!r}, expected a whole number of at least 1.")
-    hashes = np.fromiter(map(hash_of, tokens), np.uint64, len(tokens))
-    return _jump(hashes, n_workers)
+    return _jump(np.fromiter(map(hash_of, tokens), np.uint64, len(tokens)), n_workers)
 
 
 def _jump(hashes: NDArray[np.uint64], n_workers: int) -> IntArray:
     """Jump consistent hashing of [1], all keys side by side: each jumps ahead until it would leave."""
     state = hashes.copy()
-    place = np.zeros(len(state), np.int64)
-    ahead = np.zeros(len(state), np.int64)
+    place, ahead = np.zeros(len(state), np.int64), np.zeros(len(state), np.int64)
     jumping = np.flatnonzero(ahead < n_workers)
     while len(jumping):
         place[jumping] = ahead[jumping]

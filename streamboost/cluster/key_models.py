@@ -83,14 +83,8 @@ class PriorLine(Linear):
     """What the prior said of a row, which stands in columns of the row itself, and a line that learns what it misses.
 
     A line begins at 0 everywhere, so a new key begins with the prior's answers; and what sets the key apart from
-    others, such as an offset, it knows after a few rows, long before the first tree is grown.
-
-    Parameters
-    ----------
-    places : list of int
-        The columns with the prior's scores, one an output.
-    forget : float
-        As in :class:`~streamboost.bases.Linear`.
+    others, such as an offset, it knows after a few rows, long before the first tree is grown. ``places`` are the
+    columns with the prior's scores, one an output.
 
     Examples
     --------
@@ -118,14 +112,7 @@ class PriorLine(Linear):
 
 
 class Prior:
-    """A fitted estimator that new keys start from.
-
-    Parameters
-    ----------
-    model : StreamEstimator
-    template : StreamEstimator
-        What the models of keys are copies of.
-    """
+    """A fitted estimator that new keys start from; their models are copies of the template."""
 
     def __init__(self, model: StreamEstimator, template: StreamEstimator) -> None:
         self.model = model
@@ -158,10 +145,8 @@ class Prior:
             raise ValueError(f"X has a column called {self.names[0]!r}, as the prior's scores are. Rename it.")
         scores = self.scores(rows)
         if isinstance(rows, list):
-            return [
-                {**dict(zip(self.names, said, strict=True)), **row}
-                for said, row in zip(scores.tolist(), rows, strict=True)
-            ]
+            said = [dict(zip(self.names, row, strict=True)) for row in scores.tolist()]
+            return [{**first, **row} for first, row in zip(said, rows, strict=True)]
         columns = [pa.array(column) for column in scores.T.copy()]
         return pa.table([*columns, *rows.columns], names=[*self.names, *rows.column_names])
 
@@ -218,14 +203,7 @@ def predict(model: StreamEstimator, rows: Any, method: Method) -> NDArray[Any]:
 
 
 class Answers:
-    """What several models said of the rows of a batch, put together.
-
-    Parameters
-    ----------
-    n : int
-        How many rows there are.
-    method : {"predict", "predict_proba"}
-    """
+    """What several models said of the n rows of a batch, put together."""
 
     def __init__(self, n: int, method: Method) -> None:
         self.n, self.method = n, method
@@ -238,8 +216,7 @@ class Answers:
         if said.classes is None:
             self._put(places, values, 0.0)
             return
-        if self.classes is None:
-            self.classes = {}
+        self.classes = self.classes or {}
         for label in said.classes:
             self.classes.setdefault(label, len(self.classes))
         numbers = np.array([self.classes[label] for label in said.classes], np.int64)
@@ -287,14 +264,7 @@ class Answers:
 
 
 class KeyModel:
-    """One key's model and its prior together: what :meth:`KeyedBooster.model_of` gives where there is a prior.
-
-    Parameters
-    ----------
-    model : StreamEstimator
-    prior : StreamEstimator
-        Shared by all keys.
-    """
+    """One key's model and the prior of all keys: what :meth:`KeyedBooster.model_of` gives where there is a prior."""
 
     def __init__(self, model: StreamEstimator, prior: StreamEstimator) -> None:
         self.model, self.prior = model, prior
@@ -320,5 +290,4 @@ class KeyModel:
         return self.model.predict_proba(self._widen(X))  # type: ignore[no-any-return]
 
     def _widen(self, X: Any) -> Rows:
-        rows = X if isinstance(X, list) else pa.table(X)
-        return Prior(self.prior, self.model).widen(rows)
+        return Prior(self.prior, self.model).widen(X if isinstance(X, list) else pa.table(X))

@@ -32,12 +32,7 @@ class Split(NamedTuple):
 
 
 def split(X: Any, key: str) -> Split:
-    """Take the key out of every row.
-
-    Raises
-    ------
-    ValueError
-        If a row has no key; it says which.
+    """Take the key out of every row; a ValueError says which row has none.
 
     Examples
     --------
@@ -53,8 +48,8 @@ def split(X: Any, key: str) -> Split:
     pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
     if pandas is not None and isinstance(X, pandas.DataFrame):
         _check_key(key, list(X.columns))
-        tokens, codes = _by_value(X[key].tolist(), key)
-        return Split(_as_table(X.drop(columns=[key])), tokens, codes)
+        found = _by_value(X[key].tolist(), key)
+        return Split(_as_table(X.drop(columns=[key])), *found)
     if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")):
         raise TypeError(
             f"X is a {type(X).__name__}, expected a frame, an Arrow table or a list of dicts, as the key {key!r} has a "
@@ -62,8 +57,7 @@ def split(X: Any, key: str) -> Split:
         )
     table = pa.table(X)
     _check_key(key, table.column_names)
-    tokens, codes = _by_level(table[key], key)
-    return Split(table.drop_columns([key]), tokens, codes)
+    return Split(table.drop_columns([key]), *_by_level(table[key], key))
 
 
 def take(rows: Rows, places: IntArray) -> Rows:
@@ -170,14 +164,7 @@ def parts_of(chunk: Split, n_workers: int) -> list[Part]:
 
 
 class Batch:
-    """Rows of several keys, one key's after the other's.
-
-    Parameters
-    ----------
-    rows : pyarrow.Table or list of dict
-    sizes : array of int
-        How many rows each key has.
-    """
+    """Rows of several keys, one key's after the other's; ``sizes`` says how many each key has."""
 
     def __init__(self, rows: Rows, sizes: IntArray) -> None:
         self.rows = rows
@@ -204,10 +191,7 @@ class Batch:
         return self.rows[start:stop] if isinstance(self.rows, list) else self.rows.slice(start, stop - start)
 
     def encode(self, i: int, encoder: Encoder, *, known_only: bool) -> Encoded | None:
-        """The rows of the i-th key as a model's encoder has them, if nothing about them is new; else None.
-
-        It is what the encoder's own ``encode`` would say, without reading the rows once more.
-        """
+        """The rows of the i-th key as a model's encoder would encode them, if nothing about them is new; else None."""
         start, stop = self.starts[i], self.ends[i]
         if isinstance(self.rows, list):
             is_single = stop - start == 1 and encoder.n_features > 0

@@ -32,14 +32,7 @@ ZSTD = pa.Codec("zstd", 1)
 
 
 class Refused(ValueError):
-    """A row of a batch cannot be learned; nothing was changed.
-
-    Parameters
-    ----------
-    row : int
-        Of the batch.
-    reason : str
-    """
+    """A row of a batch cannot be learned; nothing was changed."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)  # as such it survives the way from one process to another
@@ -67,18 +60,7 @@ class _Ready(NamedTuple):
 
 
 class KeyShard:
-    """The models of a share of the keys.
-
-    Parameters
-    ----------
-    template : StreamEstimator
-        What every key's model begins as.
-    prior : StreamEstimator, optional
-        A fitted model that new keys start from.
-    hot : int
-        How many models are kept in memory.
-    n_workers : int
-        Of how many shares this is one.
+    """The models of one of ``n_workers`` shares of the keys; ``hot`` of them are kept in memory.
 
     Examples
     --------
@@ -93,23 +75,16 @@ class KeyShard:
     """
 
     def __init__(
-        self,
-        template: StreamEstimator,
-        prior: StreamEstimator | None = None,
-        hot: int = 10_000,
-        n_workers: int = 1,
+        self, template: StreamEstimator, prior: StreamEstimator | None = None, hot: int = 10_000, n_workers: int = 1
     ) -> None:
         self._template = template
         self._prior = None if prior is None else Prior(prior, template)
-        self._limit = hot
-        self._n_workers = n_workers
+        self._limit, self._n_workers = hot, n_workers
         self._folder = Path()  # settle says which
         self._store: KeyStore | None = None
         self._hot: OrderedDict[bytes, _Held] = OrderedDict()  # the least recently used first
         self._ready: tuple[int, list[_Ready]] = (-1, [])  # what was checked last, by its chunk
-        self.n_keys = 0
-        self.n_rows = 0
-        self.n_packed = self.n_unpacked = 0
+        self.n_keys = self.n_rows = self.n_packed = self.n_unpacked = 0
 
     # Operations.
 
@@ -155,9 +130,7 @@ class KeyShard:
         self, rows: Rows, tokens: list[bytes], sizes: IntArray, method: Method = "predict"
     ) -> tuple[NDArray[Any] | None, list[Any] | None]:
         """What every key's model says of its rows: of a key without one the prior, or nothing."""
-        batch = self._batch(rows, sizes)
-        answers = Answers(int(sizes.sum()), method)
-        unknown = []
+        batch, answers, unknown = self._batch(rows, sizes), Answers(int(sizes.sum()), method), []
         for i, token in enumerate(tokens):
             held = self._find(token)
             if held is None:
@@ -170,9 +143,8 @@ class KeyShard:
             answers.add(slice(batch.starts[i], batch.ends[i]), key_models.answer(held.model, said, method))
         if unknown and self._prior is not None:
             places = np.concatenate([np.arange(batch.starts[i], batch.ends[i]) for i in unknown])
-            model = self._prior.model
-            said = key_models.predict(model, take(rows, places), method)
-            answers.add(places, key_models.answer(model, said, method))
+            said = key_models.predict(self._prior.model, take(rows, places), method)
+            answers.add(places, key_models.answer(self._prior.model, said, method))
         self._spill()
         return answers.plain()
 
@@ -213,18 +185,12 @@ class KeyShard:
 
     def keys(self) -> list[bytes]:
         """All keys that have a model, in order."""
-        cold = [] if self._store is None else self._store.keys()
-        return sorted({*cold, *self._hot})
+        return sorted({*(() if self._store is None else self._store.keys()), *self._hot})
 
     def sizes(self) -> dict[str, int]:
         """How much there is of everything."""
-        return {
-            "keys": self.n_keys,
-            "rows": self.n_rows,
-            "hot": len(self._hot),
-            "packed": self.n_packed,
-            "unpacked": self.n_unpacked,
-        }
+        packing = {"packed": self.n_packed, "unpacked": self.n_unpacked}
+        return {"keys": self.n_keys, "rows": self.n_rows, "hot": len(self._hot), **packing}
 
     # Cuts.
 
@@ -346,17 +312,14 @@ class KeyShard:
 
     def _packed(self, token: bytes, held: _Held) -> Packed:
         self.n_packed += 1
-        return Packed(token, held.n_rows, _zipped(snapshots.pack(held.model)))
+        data = snapshots.pack(held.model)
+        zipped = len(data).to_bytes(8, "little") + bytes(ZSTD.compress(data))  # behind their number before
+        return Packed(token, held.n_rows, zipped)
 
     def _open(self) -> KeyStore:
         if self._store is None:
             self._store = KeyStore(store_path(self._folder, self._n_workers))
         return self._store
-
-
-def _zipped(data: bytes) -> bytes:
-    """Fewer bytes, behind their number before."""
-    return len(data).to_bytes(8, "little") + bytes(ZSTD.compress(data))
 
 
 def _unzipped(found: Packed) -> bytes:

@@ -56,12 +56,7 @@ class Packed(NamedTuple):
 
 
 class KeyStore:
-    """Models by key, in a file that one process has for itself.
-
-    Parameters
-    ----------
-    path : path
-        Made if it is not there.
+    """Models by key, in a file that one process has for itself, made if it is not there.
 
     Examples
     --------
@@ -126,12 +121,8 @@ class KeyStore:
     def get(self, key: bytes) -> Packed | None:
         """What is known of a key; None if there is nothing, or it was forgotten."""
         marks = ", ".join("?" * len(self._chain))
-        rows = self._rows(
-            "SELECT n_rows, digest, models.state, states.state FROM models LEFT JOIN states ON id = models.state "
-            f"WHERE key = ? AND layer IN ({marks}) ORDER BY layer DESC LIMIT 1",
-            key,
-            *self._chain,
-        )
+        sql = "SELECT n_rows, digest, models.state, states.state FROM models LEFT JOIN states ON id = models.state "
+        rows = self._rows(sql + f"WHERE key = ? AND layer IN ({marks}) ORDER BY layer DESC LIMIT 1", key, *self._chain)
         if not rows:
             return None
         n_rows, digest, number, state = rows[0]
@@ -155,8 +146,7 @@ class KeyStore:
         """The keys that have a model here."""
         marks = ", ".join("?" * len(self._chain))
         sql = f"SELECT key, state IS NULL, max(layer) FROM models WHERE layer IN ({marks}) GROUP BY key"
-        rows = self._rows(sql, *self._chain)
-        return [bytes(key) for key, is_forgotten, _ in rows if not is_forgotten]
+        return [bytes(key) for key, is_forgotten, _ in self._rows(sql, *self._chain) if not is_forgotten]
 
     # Cuts.
 
@@ -166,9 +156,8 @@ class KeyStore:
         try:
             with self._transaction():
                 self.put(models)
-                self._db.execute(
-                    "INSERT OR REPLACE INTO cuts VALUES (?, ?, ?)", (number, self._chain[-1], json.dumps(facts))
-                )
+                row = (number, self._chain[-1], json.dumps(facts))
+                self._db.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?, ?)", row)
                 chain = [*self._chain, self._new_layer(self._chain[-1])]
             self._chain = chain
             _sync_folder(self.path.parent)
@@ -255,10 +244,8 @@ class KeyStore:
     def _take_in(self, layer: int, taken: int) -> None:
         """Make one layer of two, of which one stands upon the other: as much work as the upper one is large."""
         db = self._db
-        db.execute(
-            "DELETE FROM models INDEXED BY by_key WHERE key IN (SELECT key FROM models WHERE layer = ?) AND layer = ?",
-            (taken, layer),
-        )
+        both = "key IN (SELECT key FROM models WHERE layer = ?) AND layer = ?"
+        db.execute(f"DELETE FROM models INDEXED BY by_key WHERE {both}", (taken, layer))
         db.execute("UPDATE models SET layer = ? WHERE layer = ?", (layer, taken))
         db.execute("UPDATE layers SET below = ? WHERE below = ?", (layer, taken))
         db.execute("UPDATE cuts SET layer = ? WHERE layer = ?", (layer, taken))
@@ -296,15 +283,11 @@ class KeyStore:
             yield
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise BlockingIOError(
-                    f"{str(self.path)!r} is in use by another process, expected one worker at a time. "
-                    "Stop that one first."
-                ) from error
+                why = "is in use by another process, expected one worker at a time. Stop that one first."
+                raise BlockingIOError(f"{str(self.path)!r} {why}") from error
             if "malformed" not in str(error):
-                raise OSError(
-                    f"{str(self.path)!r} could not be read or written ({error}). Is the disk full, or the folder not "
-                    "writable?"
-                ) from error
+                why = f"could not be read or written ({error}). Is the disk full, or the folder not writable?"
+                raise OSError(f"{str(self.path)!r} {why}") from error
             raise self._damaged(str(error)) from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(str(error)) from error

@@ -118,16 +118,9 @@ class KeyedBooster:
         self._n_chunks = 0
         self._half: str | None = None  # why the state is not to be trusted
         n_workers = 1 if workers is None else workers
-        self._crew: Crew = make_crew(
-            KeyShard,
-            {"template": self.template, "prior": prior, "hot": hot, "n_workers": n_workers},
-            workers=workers,
-            engine=engine,
-            address=address,
-            directory=directory,
-            resources=resources,
-            **named,
-        )
+        options = {"template": self.template, "prior": prior, "hot": hot, "n_workers": n_workers}
+        named |= {"workers": workers, "engine": engine, "address": address, "directory": directory}
+        self._crew: Crew = make_crew(KeyShard, options, resources=resources, **named)
 
     def __sklearn_tags__(self) -> Any:
         return self.template.__sklearn_tags__()
@@ -137,8 +130,7 @@ class KeyedBooster:
         """The classes of all keys so far."""
         if not len(self._labels):
             raise NotFittedError(f"this {type(self).__name__} has seen no class yet. Call learn(X, y) first.")
-        classes: NDArray[Any] = self._labels.classes
-        return classes
+        return self._labels.classes  # type: ignore[no-any-return]
 
     # Learning and predicting.
 
@@ -286,13 +278,7 @@ class KeyedBooster:
         return int(self._ask_one(key, "key_rows"))
 
     def model_of(self, key: Key) -> Any:
-        """A copy of a key's model; with its prior, where there is one, as a :class:`KeyModel`.
-
-        Raises
-        ------
-        KeyError
-            If the key is not known.
-        """
+        """A copy of a key's model, as a :class:`KeyModel` beside a prior; a KeyError if the key is not known."""
         state = self._ask_one(key, "state_of")
         if state is None:
             raise KeyError(f"there is no model for the key {key!r}: no row of it was learned.")

@@ -102,10 +102,8 @@ class RayCrew(Crew):
     def _check_room(self, nodes: list[dict[str, float]]) -> None:
         """Refuse at once what can never fit; each worker has to fit on one machine."""
         need = {KNOWN.get(name, name): value for name, value in self.resources.items() if value}
-        room = sum(
-            min((int(node.get(name, 0) / value) for name, value in need.items()), default=self.n_workers)
-            for node in nodes
-        )
+        fitting = ([int(node.get(name, 0) / value) for name, value in need.items()] for node in nodes)
+        room = sum(min(counts, default=self.n_workers) for counts in fitting)
         if room < self.n_workers:
             has = ", ".join(f"{name} {sum(node.get(name, 0) for node in nodes):g}" for name in need)
             raise ValueError(
@@ -134,10 +132,9 @@ class RayCrew(Crew):
         self._starting[worker] = time.monotonic() + self._start_seconds
 
     def _send(self, worker: int, message: Message) -> Any:
-        errors = self._ray.exceptions
         try:
             return self._actors[worker].handle.remote(*message)
-        except errors.RayActorError as error:  # seen by _wait, as if it had died a moment later
+        except self._ray.exceptions.RayActorError as error:  # seen by _wait, as if it had died a moment later
             return WorkerDied(_reason(error))
 
     def _wait(self, worker: int, handle: Any) -> Answer:
@@ -187,9 +184,8 @@ class RayStation(Station):
     def handle(self, kind: str, *args: Any) -> Answer:
         """Take a message in, with arrays of its own: those that Ray hands over cannot be written to."""
         if kind in ("call", "ask"):
-            number, method, given = args
-            own = [np.array(one, order="C") if isinstance(one, np.ndarray) else one for one in given]
-            args = (number, method, own)
+            own = [np.array(one, order="C") if isinstance(one, np.ndarray) else one for one in args[2]]
+            args = (*args[:2], own)
         return super().handle(kind, *args)
 
     def _hello(self) -> dict[str, Any]:
@@ -337,6 +333,5 @@ def _checked_resources(resources: Mapping[str, Any] | None) -> dict[str, float]:
 
 def _reason(error: Exception) -> str:
     """What Ray says, on one line, without its colours and not too long."""
-    words = re.sub(r"\x1b\[\d*m|\^{3,}", "", str(error)).split()
-    text = " ".join(words)
+    text = " ".join(re.sub(r"\x1b\[\d*m|\^{3,}", "", str(error)).split())
     return text if len(text) <= 800 else f"{text[:400]} ... {text[-400:]}"

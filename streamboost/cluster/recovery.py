@@ -311,9 +311,8 @@ class Recovery(ABC):
         line.deaths += 1
         line.restarts += 1
         if line.deaths >= self.most_deaths:
-            at = "its start or a cut"
-            if line.pending:
-                at = f"operation {line.pending[0].number}, {line.pending[0].method!r}"
+            first = line.pending[0] if line.pending else None
+            at = "its start or a cut" if first is None else f"operation {first.number}, {first.method!r}"
             self._end = (
                 f"worker {worker} died {line.deaths} times in a row, the last time at {at}: {death} "
                 f"All up to cut {self._base} is safe in {str(self._book.directory)!r}: remove the cause and load it."
@@ -391,9 +390,8 @@ class Recovery(ABC):
     def _tear(self, worker: int, number: int, method: str, error: BaseException) -> None:
         """Note that a worker stopped half-way, and that nothing was kept to repeat what it had done before."""
         said = f"{type(error).__name__}: {error}"
-        self._torn = (
-            self._torn or f"worker {worker} stopped in the middle of operation {number}, {method!r}, with {said}"
-        )
+        torn = f"worker {worker} stopped in the middle of operation {number}, {method!r}, with {said}"
+        self._torn = self._torn or torn
 
     def _check_whole(self) -> None:
         if self._torn is not None:

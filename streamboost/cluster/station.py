@@ -48,9 +48,7 @@ class Answer(NamedTuple):
 
 
 class Station:
-    """A worker's place: makes the worker, counts its operations, and refuses one out of turn.
-
-    Until a cut is loaded (number 0: as it was made) it refuses every operation, so that a worker
+    """A worker's place. Until a cut is loaded (number 0: as it was made) it refuses every operation, so that a worker
     that came back empty cannot go on as if nothing had happened.
     """
 

@@ -7,10 +7,7 @@ from importlib import resources
 
 SCRIPTS = ("format.js", "history.js", "theme.js", "charts.js", "stacked.js", "strip.js", "page.js")  # in this order
 FILES = {
-    "page.html": "page/page.html",
-    "page.css": "page/page.css",
-    "icon.svg": "page/icon.svg",
-    **{name: f"page/{name}" for name in SCRIPTS},
+    **{name: f"page/{name}" for name in ("page.html", "page.css", "icon.svg", *SCRIPTS)},
     "uplot.js": "uplot/uPlot.iife.min.js",
     "uplot.css": "uplot/uPlot.min.css",
     "uplot-licence.txt": "uplot/LICENSE",

@@ -18,13 +18,7 @@ HEAD = re.compile(r"<!-- head -->.*<!-- /head -->", re.DOTALL)
 
 
 def write_page(feed: Feed, path: str | os.PathLike[str]) -> Path:
-    """Write the page as it stands now to one HTML file that needs no server and no network.
-
-    Parameters
-    ----------
-    feed : Feed
-    path : path
-        Replaced if it is there; returned.
+    """Write the page as it stands now to one HTML file, replaced if it is there, that needs no server and no network.
 
     Examples
     --------
@@ -43,8 +37,7 @@ def write_page(feed: Feed, path: str | os.PathLike[str]) -> Path:
 
 
 def _page(feed: Feed) -> str:
-    history = {**feed.history(), "ended": True}
-    data = json.dumps(history, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps({**feed.history(), "ended": True}, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     styles = [text("uplot.css"), text("page.css")]
     script = "".join(LINE_OF_MODULES.sub("", text(name)) for name in SCRIPTS)
     scripts = [f"/*\n{text('uplot-licence.txt')}*/\n{text('uplot.js')}", script]

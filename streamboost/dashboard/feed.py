@@ -134,8 +134,7 @@ class Feed:
     def subscribe(self, wake: Callable[[], object] | None = None) -> Subscription:
         """Listen from now on; the first message is the history.
 
-        ``wake``, None by default, is called in the publisher's thread whenever there is something to take; it must
-        return at once.
+        ``wake`` (default: None) is called in the publisher's thread whenever there is more; it must return at once.
         """
         listener = Subscription(self, wake)
         with self._lock:
@@ -160,8 +159,7 @@ class Subscription:
     """One listener's place in a feed; :meth:`Feed.subscribe` makes it."""
 
     def __init__(self, feed: Feed, wake: Callable[[], object] | None) -> None:
-        self._feed = feed
-        self._wake = wake
+        self._feed, self._wake = feed, wake
         self._taken: int | None = None  # the id of the last message; None before the history
         self.closed = False
 

@@ -37,8 +37,7 @@ def observe(
     Parameters
     ----------
     model : object
-        Any estimator, booster or committee. Of other models, and of those that have not learned yet, only the numbers
-        given here are shown.
+        Any estimator, booster or committee; of others, and before it has learned, only the numbers here are shown.
     rows : int
         Rows learned, counted as the rows of ``events`` are: from the model's very first.
     running, windowed : dict
@@ -74,7 +73,9 @@ def observe(
     >>> round(sum(expert["weight"] for expert in seen["weights"]), 3), sorted(seen["importances"])
     (1.0, ['0', '1', '2'])
     """
-    committee = _committee(model)
+    committee = getattr(model, "committee_", model)
+    if not hasattr(committee, "boosters") or not committee.n_rows:  # none, or none that has learned
+        committee = None
     return {
         "time": round(clock.time() if time is None else float(time), 3),
         "rows": int(rows),
@@ -102,9 +103,7 @@ def observe_report(model: Any, report: Any, **more: Any) -> dict[str, Any]:
 
 def finite(value: Any) -> float | None:
     """Return a finite number, None for others, which JSON does not have."""
-    if value is None:
-        return None
-    number = float(value)
+    number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
 
 
@@ -128,22 +127,16 @@ def _text(value: Any) -> str:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
-def _committee(model: Any) -> Any:
-    """Return the committee of an estimator, or the model itself if it is one; None if none has learned."""
-    committee = getattr(model, "committee_", model)
-    return committee if hasattr(committee, "boosters") and committee.n_rows else None
-
-
 def _edges(model: Any, committee: Any) -> list[dict[str, Any]]:
     """Return the latest edges of every booster, the longest memory first, and which is a challenger."""
-    boosters = [model] if committee is None else committee.boosters
     told = []
-    for booster in boosters:
+    for booster in [model] if committee is None else committee.boosters:
         if not hasattr(booster, "edges") or not booster.n_rows:
             continue
         edges = booster.edges.recent
         memory = None if booster.replay is None else booster.replay.window
-        told.append({"memory": memory, "learners": len(edges), "edges": _rounded(_gathered(edges))})
+        shown = [finite(edge) for edge in np.round(_gathered(edges), 4).tolist()]  # enough for a picture
+        told.append({"memory": memory, "learners": len(edges), "edges": shown})
     if committee is not None and committee.drift_replacement is not None and committee.drift_replacement.is_on:
         told[-1]["challenger"] = True
     return told
@@ -160,11 +153,6 @@ def _gathered(edges: FloatArray) -> FloatArray:
     return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
 
 
-def _rounded(values: FloatArray) -> list[float | None]:
-    """Round to four decimals, which are enough for a picture; None for what is not finite."""
-    return [value if math.isfinite(value) else None for value in np.round(values, 4).tolist()]
-
-
 def _weights(committee: Any) -> list[dict[str, Any]]:
     """Return the largest weights of the hedge; none if another readout is used."""
     if committee is None or committee.readout != "hedge":
@@ -178,8 +166,7 @@ def _importances(model: Any, committee: Any) -> dict[str, float]:
     if committee is None or not all(hasattr(booster.stack, "feature_gains") for booster in committee.boosters):
         return {}
     gains = committee.feature_gains()
-    encoder = getattr(model, "encoder_", None)
-    names = None if encoder is None else encoder.names
+    names = getattr(getattr(model, "encoder_", None), "names", None)
     shares: dict[str, float] = {}
     for j in np.argsort(-gains, kind="stable")[:COLUMNS].tolist():
         name = _text(j if names is None else names[j])

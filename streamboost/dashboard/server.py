@@ -100,9 +100,8 @@ def serve_in_thread(
         names = [*LOCAL_NAMES, host] if is_ours_alone else ["*"]  # this machine's names alone, whatever a DNS says
         app = Starlette(routes=routes(feed), middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names)])
     sock = bound(host, port)
-    config = uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=DRAIN
-    )
+    quiet = {"log_config": None, "log_level": "warning", "access_log": False, "ws": "none"}
+    config = uvicorn.Config(app, timeout_graceful_shutdown=DRAIN, **quiet)
     running = Running(uvicorn.Server(config), sock, feed)
     running._start()
     return running
@@ -115,10 +114,8 @@ def url_of(host: str, port: int) -> str:
 
 def is_loopback(host: str) -> bool:
     """Return True if only this machine reaches an address."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
