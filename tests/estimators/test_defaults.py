@@ -115,8 +115,8 @@ def test_two_classes_on_one_score_take_twice_the_step():
         for on_one, on_two in zip(one.boosters, two.boosters, strict=True):
             on_one.allocate(2, 1)
             on_two.allocate(2, 1)
-            on_one.apply_scale(on_one.estimate_scale(np.array([[-1.0], [1.0]]), np.ones(2)))
-            on_two.apply_scale(on_two.estimate_scale(np.array([[0.0], [1.0]]), np.ones(2)))
+            on_one.apply_scale(*on_one.estimate_scale(np.array([[-1.0], [1.0]]), np.ones(2)))
+            on_two.apply_scale(*on_two.estimate_scale(np.array([[0.0], [1.0]]), np.ones(2)))
             np.testing.assert_allclose(on_one.eta, 2.0 * on_two.eta)
 
 
