@@ -24,7 +24,7 @@ from streamboost._types import FloatArray
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
-from streamboost.errors import require
+from streamboost.errors import refused, require
 from streamboost.estimators import defaults
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.features.chunk import check_weight
@@ -67,27 +67,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         random_state: Any = None,
         semantics: UpdateMode | None = None,
     ) -> None:
-        self.loss = loss
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.l2 = l2
-        self.max_features = max_features
-        self.monotonic_cst = monotonic_cst
-        self.learner = learner
-        self.base = base
-        self.descent = descent
-        self.memory = memory
-        self.budget = budget
-        self.readout = readout
-        self.iterate = iterate
-        self.update_mode = update_mode
-        self.new_columns = new_columns
-        self.memory_limit_mb = memory_limit_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.semantics = semantics
+        self.loss, self.n_estimators, self.learning_rate = loss, n_estimators, learning_rate
+        self.max_depth, self.min_samples_leaf, self.l2 = max_depth, min_samples_leaf, l2
+        self.max_features, self.monotonic_cst = max_features, monotonic_cst
+        self.learner, self.base, self.descent = learner, base, descent
+        self.memory, self.budget = memory, budget
+        self.readout, self.iterate = readout, iterate
+        self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
+        self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -165,10 +152,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, n, name="sample_weight")
         plain = None if committee is None or classes is not None else self._plain_targets(y, labels, committee.loss)
         targets = plain or self._encode_targets(y, classes, labels, committee)
-        if len(targets.y) != n:
-            raise ValueError(
-                f"y has {len(targets.y)} rows and X has {n}: inconsistent numbers of samples. Pass one target a row."
-            )
+        if (k := len(targets.y)) != n:
+            raise ValueError(f"y has {k} rows and X has {n}: inconsistent numbers of samples. Pass one target a row.")
         is_first = committee is None
         if committee is None:
             committee = self._make_committee(targets, grown.names)
@@ -178,7 +163,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             committee.check_weight(weight)
         if is_first:
             self._refuse_text_in_monotone_columns(grown, committee)
-            self._allocate(committee, rows, grown)
+            if categories := [j for j in grown.categorical if not np.isnan(rows[0, j])]:
+                committee.set_categorical(categories, grown.max_categories + 1)
+            committee.allocate(width, committee.loss.n_targets)  # which may tell that options do not fit these rows
         if grown is not encoder or targets.labels is not labels:
             self._check_schema(grown, committee, self._n_outputs(targets, committee.loss))
         prepared = Prepared(rows, targets, weight, committee, grown, (None, None) if is_first else (encoder, labels))
@@ -191,10 +178,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         own, (encoder, labels) = self.__dict__, prepared.against
         is_taken = encoder is None and prepared.committee.n_rows  # by another model that these were first rows of
         if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
-            raise ValueError(
-                "the rows were prepared for a model that knew other columns or classes than this one does now. "
-                "Call prepare again."
-            )
+            other = "a model that knew other columns or classes than this one does now"
+            raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
         if prepared.encoder is not encoder:
             self._commit_schema(prepared)
         if prepared.targets.labels is None:
@@ -222,32 +207,21 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             elif encoder.names is not None or not isinstance(X, np.ndarray):
                 validate_data(self, X, reset=False, skip_check_array=True)
         if len(encoded.X) == 0:
-            raise ValueError(
-                f"X is empty: Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required. "
-                "Skip empty chunks."
-            )
+            found = f"Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required"
+            raise ValueError(f"X is empty: {found}. Skip empty chunks.")
         return encoded
 
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
         self._refuse_text_in_monotone_columns(encoder, committee)
-        n_levels = encoder.max_categories + 1
-        committee.check_growth(encoder.n_features, n_outputs, len(encoder.categorical), n_levels)
+        committee.check_growth(encoder.n_features, n_outputs, len(encoder.categorical), encoder.max_categories + 1)
 
     def _refuse_text_in_monotone_columns(self, encoder: Encoder, committee: Committee) -> None:
         signs = getattr(committee.boosters[0].stack, "monotone", ())
         for j in [j for j in encoder.categorical if j < len(signs) and signs[j]]:
-            raise ValueError(
-                f"column {encoder.names[j] if encoder.names else j!r} holds text, but monotonic_cst gives "
-                "it a sign, expected numbers: levels have no order in which to rise or fall. Leave it out there."
-            )
-
-    def _allocate(self, committee: Committee, X: FloatArray, encoder: Encoder) -> None:
-        """Make room for first rows, which may tell that options do not fit them."""
-        categories = [j for j in encoder.categorical if not np.isnan(X[0, j])]
-        if categories:
-            committee.set_categorical(categories, encoder.max_categories + 1)
-        committee.allocate(X.shape[1], committee.loss.n_targets)
+            column = f"column {encoder.names[j] if encoder.names else j!r} holds text"
+            expected = "numbers: levels have no order in which to rise or fall. Leave it out there."
+            raise ValueError(f"{column}, but monotonic_cst gives it a sign, expected {expected}")
 
     def _try_parts(self, first: Prepared) -> None:
         """Let a copy learn the first row where a user's own parts are to learn: only trying tells what they refuse."""
@@ -307,10 +281,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         try:
             random = check_random_state(self.random_state)
         except ValueError:
-            raise ValueError(
-                f"random_state is {self.random_state!r}, expected a whole number from 0 to 2 ** 32 - 1, a RandomState, "
-                "or None for a different run each time."
-            ) from None
+            expected = "a whole number from 0 to 2 ** 32 - 1, a RandomState, or None for a different run each time."
+            raise refused("random_state", self.random_state, expected) from None
         return int((copy.deepcopy(random) if is_trial else random).randint(2**31 - len(defaults.LEVELS)))
 
     def _options(self, names: Sequence[Hashable] | None) -> SimpleNamespace:
@@ -399,10 +371,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def edges_(self) -> FloatArray:
-        """The measured edge of every weak learner over the latest rows: the share of its targets it explains.
-
-        Those of the longest memory first, (N,), then those of the next.
-        """
+        """The edge of each learner, the share of its targets explained on the latest rows; longest memory first."""
         check_is_fitted(self)
         return np.concatenate([booster.edges.recent for booster in self.committee_.boosters])
 
@@ -433,15 +402,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # River's dialect: what both estimators share.
 
     def learn_one(self, x: Row, y: Any, *, w: float = 1.0) -> None:
-        """Learn one row.
+        """Learn one row, a dict of column name to value, and its target; its weight ``w`` is 1 by default.
 
-        Parameters
-        ----------
-        x : dict
-            Column name to value; an absent name is a missing value, a new one a new column.
-        y : target
-        w : float, default=1.0
-            The row's weight.
+        An absent name is a missing value, a new one a new column.
         """
         self._learn_prepared(self._prepare(x, [y], None if w == 1.0 else [w], dialect="one"))
 

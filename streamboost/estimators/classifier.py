@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamboost._types import FloatArray
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
-from streamboost.errors import require
+from streamboost.errors import refused, require
 from streamboost.estimators import defaults
 from streamboost.estimators.base import Row, StreamEstimator
 from streamboost.estimators.prepared import Prepared, Targets
@@ -65,55 +65,34 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn the rows in one pass.
+        """Forget everything and learn the rows in one pass; arguments as in :meth:`SGBRegressor.fit`.
 
-        Parameters
-        ----------
-        X : array, frame, Arrow table or list of dicts of shape (n, d)
-        y : array of shape (n,)
-            Strings, booleans or whole numbers.
-        sample_weight : array of shape (n,), default=None
+        The labels ``y``, of shape (n,), are strings, booleans or whole numbers.
         """
         classes = None if y is None else Labels().encode(_label_column(y))[1]
         return self._restart(X, y, sample_weight, classes=classes)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Learn the rows after all those learned before.
+        """Learn the rows after all those learned before; arguments as in :meth:`fit`.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        classes : array, default=None
-            Classes to expect: good to know at the first call, never needed.
+        ``classes``, None by default, are classes to expect: good to know at the first call, never needed.
         """
         self._learn_prepared(self._prepare(X, y, sample_weight, classes=classes))
         return self
 
     def learn(self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict") -> NDArray[Any]:
-        """Predict each row, then learn it; return the predictions made before learning.
+        """Predict each row, then learn it; return the predictions made before learning. Arguments as in :meth:`fit`.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        method : {"predict", "predict_proba", "decision_function"}, default="predict"
-            What to return. A class not known when a row was predicted has probability 0 there; the label of a row
-            predicted before any class was known is None.
+        ``method``, ``"predict"`` by default, says what to return. A class not known when a row was predicted has
+        probability 0 there; the label of a row predicted before any class was known is None.
         """
         return self.learn_prepared(self._prepare(X, y, sample_weight), method=method)
 
     def learn_prepared(self, prepared: Prepared, *, method: Method = "predict") -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
-        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared.
-
-        Parameters
-        ----------
-        prepared : Prepared
-            What :meth:`prepare` returned.
-        method : {"predict", "predict_proba", "decision_function"}, default="predict"
-            As in :meth:`learn`.
+        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. ``method``
+        is as in :meth:`learn`.
         """
         self._check_method(method)
         scores = self._learn_prepared(prepared)
@@ -125,8 +104,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def classes_(self) -> NDArray[Any]:
         """The classes known so far."""
         check_is_fitted(self)
-        classes: NDArray[Any] = self.labels_.classes
-        return classes
+        return self.labels_.classes  # type: ignore[no-any-return]
 
     def decision_function(self, X: Any) -> FloatArray:
         """The raw scores: (n,) for two classes, (n, K) for more."""
@@ -209,10 +187,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def _check_method(self, method: str) -> None:
         if method not in ("predict", "predict_proba", "decision_function"):
-            raise ValueError(
-                f"method is {method!r}, expected 'predict', 'predict_proba' or 'decision_function'. "
-                "If unsure, leave it out."
-            )
+            raise refused("method", method, f"'predict', 'predict_proba' or 'decision_function'. {defaults.UNSURE}")
         if method == "predict_proba":
             self._check_has_probabilities()
 
@@ -229,20 +204,17 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             labels = labels.with_new(sorted(labels.encode(_label_column(classes))[1]))
         codes, new = labels.encode(column)
         if self.monotonic_cst is not None and len(labels) + len(new) > 2:
-            raise ValueError(
-                f"y has the classes {[*labels.numbers, *new]!r}, but monotonic_cst is given, expected two classes: of "
-                "more it is not clear which should rise. Leave it out."
-            )
+            given = f"y has the classes {[*labels.numbers, *new]!r}, but monotonic_cst is given"
+            raise ValueError(f"{given}, expected two classes: of more it is not clear which should rise. Leave it out.")
         if not self._is_log_loss():
             if committee is None:  # the classes of the first chunk are the classes
                 labels = labels.with_new(sorted(new))
                 codes, new = labels.encode(column)
             room = max(len(labels) if committee is None else committee.loss.n_outputs, 2)
             if len(labels) + len(new) > room:
-                raise ValueError(
-                    f"y brings the class {[*labels.numbers, *new][room]!r}, but loss {self.loss!r} has room for {room} "
-                    "classes. Declare all classes at the first call (classes=...), or use loss='log_loss'."
-                )
+                one_more, limit = [*labels.numbers, *new][room], f"loss {self.loss!r} has room for {room} classes"
+                way_out = "Declare all classes at the first call (classes=...), or use loss='log_loss'."
+                raise ValueError(f"y brings the class {one_more!r}, but {limit}. {way_out}")
         return Targets(codes[:, None], labels.with_new(new), len(labels))
 
     def _plain_targets(self, y: Any, labels: Labels | None, loss: Loss) -> Targets | None:

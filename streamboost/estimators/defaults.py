@@ -104,27 +104,22 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
         raise refused("memory_limit_mb", limit, "a number above 0. For no limit, leave it out.")
     is_tree = isinstance(options.learner, str) and options.learner == "tree"
     if options.monotonic_cst is not None and not (is_tree and isinstance(options.base, (str, int, float))):
-        raise ValueError(
-            f"monotonic_cst is given beside learner={options.learner!r} and base={options.base!r}, expected trees on a "
-            "line or a constant: of others it cannot be promised. Leave it out, or leave those out."
-        )
+        beside = f"learner={options.learner!r} and base={options.base!r}"
+        expected = "trees on a line or a constant: of others it cannot be promised. Leave it out, or leave those out."
+        raise ValueError(f"monotonic_cst is given beside {beside}, expected {expected}")
     if options.readout != "hedge" or not is_tree:
         memories = memories[:1]  # only trees are cheap enough to be kept several times, and only a hedge listens to all
     boosters = [
         Booster(
-            loss,
-            make_descent(options, loss, level.steps, stack.step_share, one_score=one_score),
-            stack,
+            loss, make_descent(options, loss, level.steps, stack.step_share, one_score=one_score), stack,
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
-            iterate=options.iterate,
-            update_mode=options.update_mode,
-            seed=seed + r,
+            iterate=options.iterate, update_mode=options.update_mode, seed=seed + r,
         )
         for r, memory in enumerate(memories)
         for level in [LEVELS[min(r, len(LEVELS) - 1)]]
         for stack in [make_stack(options, level)]
-    ]
+    ]  # fmt: skip
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
     return Committee(boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs)
@@ -139,10 +134,8 @@ def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
     places = {name: j for j, name in enumerate(names or ())}
     unknown = [name for name in monotonic_cst if name not in places and not isinstance(name, (int, np.integer))]
     if unknown:
-        raise ValueError(
-            f"monotonic_cst names the column {unknown[0]!r}, expected names the first rows have: "
-            f"{', '.join(map(repr, places)) or 'they have none, so use numbers'}."
-        )
+        known = ", ".join(map(repr, places)) or "they have none, so use numbers"
+        raise ValueError(f"monotonic_cst names the column {unknown[0]!r}, expected names the first rows have: {known}.")
     return {places.get(name, name): sign for name, sign in monotonic_cst.items()}
 
 
@@ -183,8 +176,7 @@ def make_stack(options: Any, level: Level = LEVELS[0]) -> Stack:
 def make_trees(options: Any, level: Level) -> TreeStack:
     """The trees of one booster of the ladder."""
     if not (_is_number(options.l2) and 0 <= options.l2 < np.inf):
-        way_out = "If unsure, leave it out: the default is 1."
-        raise refused("l2", options.l2, f"a finite number of at least 0. {way_out}")
+        raise refused("l2", options.l2, "a finite number of at least 0. If unsure, leave it out: the default is 1.")
     depth = options.max_depth
     if isinstance(depth, (int, np.integer)) and depth > 0:
         depth = max(1, depth - level.depth)
@@ -220,30 +212,25 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
 def make_descent(
     options: Any, loss: Loss, steps: float = 1.0, share: float | None = None, *, one_score: bool = False
 ) -> Descent:
-    """The descent given, or the one the loss picks, at the given learning rate times ``steps``.
-
-    Without a learning rate it is this ``share`` of the natural step, or what suits trees.
-    """
-    descent, learning_rate = options.descent, options.learning_rate
+    """The descent given, or the loss's own: ``steps`` times the learning rate, or a ``share`` of the natural step."""
+    descent, rate = options.descent, options.learning_rate
     if descent is not None:
         if not isinstance(descent, Descent):
             expected = f"one of streamboost.descents, such as GradientDescent(0.1). {UNSURE}"
             raise refused("descent", descent, expected, TypeError)
-        if learning_rate is not None:
-            raise ValueError(
-                f"learning_rate is {learning_rate!r} beside a descent, which has a step of its own. Leave one out."
-            )
+        if rate is not None:
+            raise ValueError(f"learning_rate is {rate!r} beside a descent, which has a step of its own. Leave one out.")
         return descent
-    if isinstance(learning_rate, str) and learning_rate == "theory":
+    if isinstance(rate, str) and rate == "theory":
         return GradientDescent("theory") if loss.smooth else ResidualProjection()
-    if learning_rate is None:
+    if rate is None:
         if share is None:
             share = SHARE if loss.temperature_scale else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
-    if not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
+    if not (_is_number(rate) and 0 < rate < np.inf):
         way_out = "If unsure, leave it out: the loss suggests one."
-        raise refused("learning_rate", learning_rate, f"a finite number above 0, or 'theory'. {way_out}")
-    step_size = learning_rate * steps * (2.0 if one_score else 1.0)
+        raise refused("learning_rate", rate, f"a finite number above 0, or 'theory'. {way_out}")
+    step_size = rate * steps * (2.0 if one_score else 1.0)
     return GradientDescent(step_size) if loss.smooth else ResidualProjection(step_size)
 
 

@@ -16,12 +16,9 @@ from streamboost.persistence.object_graph import flatten
 def describe(model: StreamEstimator) -> dict[str, Any]:
     """All that JSON can hold of what a model says of itself.
 
-    Returns
-    -------
-    dict
-        ``kind``, ``task``, ``rows``, ``parameters`` (those that differ from the defaults), ``columns`` (name and kind),
-        ``classes`` (None for numbers), ``loss``, ``memories`` (each with its learners and their ``edges``),
-        ``weights``, ``importances``, ``events``, ``bytes``.
+    That is ``kind``, ``task``, ``rows``, ``parameters`` (those that differ from the defaults), ``columns`` (name and
+    kind), ``classes`` (None for numbers), ``loss``, ``memories`` (each with its learners and their ``edges``),
+    ``weights``, ``importances``, ``events``, ``bytes``.
 
     Examples
     --------
@@ -59,10 +56,7 @@ def describe(model: StreamEstimator) -> dict[str, Any]:
             }
             for booster in committee.boosters
         ],
-        "weights": [
-            {"memory": memory, "learners": learners, "weight": weight}
-            for (memory, learners), weight in model.weights_.items()
-        ],
+        "weights": [{"memory": memory, "learners": n, "weight": w} for (memory, n), w in model.weights_.items()],
         "importances": importances(model),
         "events": [event._asdict() for event in model.events_],
         "bytes": size(model),

@@ -28,8 +28,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     n_estimators : int, default=60
         N, the number of weak learners of the longest memory; shorter memories have fewer.
     learning_rate : float or "theory", default=None
-        η, the step size of the longest memory. ``"theory"`` takes it from each learner's measured edge. Left out, the
-        loss suggests one.
+        η, the step size of the longest memory; ``"theory"``: from each learner's edge. Left out, the loss suggests one.
     max_depth : int, default=7
         Depth of the trees of the longest memory.
     min_samples_leaf : int, default=5
@@ -73,10 +72,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    committee_ : Committee
-        What is behind it.
-    booster_ : Booster
-        The booster with the longest memory.
+    committee_, booster_ : Committee and Booster
+        What is behind it, and its booster with the longest memory.
     weights_ : dict
         Whom the hedge trusts, by memory and number of learners.
     events_ : list of Event
@@ -150,10 +147,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         loss.check_targets(y)
         largest = np.abs(y).max(initial=0.0)
         if largest > LARGEST_TARGET:
-            raise ValueError(
-                f"y holds a target of size {largest:.3g}, expected at most {LARGEST_TARGET}: the square of a larger "
-                "one would spoil the model. Drop the row, or scale the targets."
-            )
+            why = "the square of a larger one would spoil the model. Drop the row, or scale the targets."
+            raise ValueError(f"y holds a target of size {largest:.3g}, expected at most {LARGEST_TARGET}: {why}")
 
     def _make_loss(self, targets: Targets) -> Loss:
         return defaults.make_regression_loss(self.loss, targets.y.shape[1])

@@ -50,9 +50,8 @@ class ModelAdapter:
 
     def _checked(self, found: Predictions, n: int) -> Predictions:
         if (shape := found.values.shape)[:1] != (n,):
-            raise ValueError(
-                f"{type(self.model).__name__} returned predictions of shape {shape} for {n} rows, expected one a row."
-            )
+            name = type(self.model).__name__
+            raise ValueError(f"{name} returned predictions of shape {shape} for {n} rows, expected one a row.")
         is_known = self.task == "regression" and found.known.all()
         return found._replace(values=found.values.astype(float)) if is_known else found
 

@@ -27,22 +27,10 @@ Summary = TypeVar("Summary")
 
 
 class Metric(ABC, Generic[Summary]):
-    """One number that says how good predictions are.
-
-    Parameters
-    ----------
-    window : int, optional
-        Over how many of the latest rows; over all by default.
-
-    Attributes
-    ----------
-    name : str
-    need : {"number", "label", "probability"}
-        What the predictions are.
-    """
+    """One number that says how good predictions are, over the latest ``window`` rows, or over all by default."""
 
     name: ClassVar[str]
-    need: ClassVar[Need]
+    need: ClassVar[Need]  # what the predictions are
 
     def __init__(self, window: int | None = None) -> None:
         if window is not None and (not isinstance(window, (int, np.integer)) or window < 1):
@@ -131,10 +119,8 @@ def errors_of(y: Any, prediction: Any) -> FloatArray:
     """Return prediction minus target, (n, m)."""
     target, predicted = np.atleast_1d(np.asarray(y, dtype=float)), np.atleast_1d(np.asarray(prediction, dtype=float))
     if target.shape != predicted.shape or target.ndim > 2:
-        raise ValueError(
-            f"y has shape {target.shape} and prediction {predicted.shape}, expected the same: (n,), or (n, m) for m "
-            "outputs."
-        )
+        shapes = f"y has shape {target.shape} and prediction {predicted.shape}"
+        raise ValueError(f"{shapes}, expected the same: (n,), or (n, m) for m outputs.")
     errors: FloatArray = predicted - target
     return errors[:, None] if errors.ndim == 1 else errors
 
@@ -161,16 +147,12 @@ def read_probabilities(y: Any, prediction: Any) -> tuple[list[Any], Probabilitie
     else:
         p = np.atleast_1d(np.asarray(prediction, dtype=float))
         if p.ndim != 1:
-            raise ValueError(
-                f"prediction has shape {p.shape}, expected (n,), the probabilities of class 1. "
-                "For other classes pass Probabilities(classes, values)."
-            )
+            expected = "(n,), the probabilities of class 1. For other classes pass Probabilities(classes, values)."
+            raise ValueError(f"prediction has shape {p.shape}, expected {expected}")
         strange = next((label for label in labels if label not in (0, 1)), None)
         if strange is not None:
             raise ValueError(f"y holds {strange!r}, expected 0 or 1. Else pass Probabilities(classes, values).")
         classes, values = [0, 1], np.stack([1.0 - p, p], axis=1)
-    if values.shape != (len(labels), len(classes)):
-        raise ValueError(
-            f"probabilities have shape {values.shape}, expected ({len(labels)}, {len(classes)}): rows and classes."
-        )
+    if values.shape != (shape := (len(labels), len(classes))):
+        raise ValueError(f"probabilities have shape {values.shape}, expected {shape}: rows and classes.")
     return labels, Probabilities(classes, values)

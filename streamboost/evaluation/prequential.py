@@ -172,18 +172,14 @@ def _checked(chunks: Iterator[LabelledRows], task: Task) -> Iterator[LabelledRow
         if is_missing.any():
             place = int(is_missing.argmax())
             row = start + place // (y.shape[1] if y.ndim == 2 else 1)
-            raise ValueError(
-                f"the target of row {row} is {y.ravel()[place]}, expected a value in every row. "
-                "Its chunk was not learned. Drop rows without a label before the loop."
-            )
+            way_out = "Its chunk was not learned. Drop rows without a label before the loop."
+            raise ValueError(f"the target of row {row} is {y.ravel()[place]}, expected a value in every row. {way_out}")
         start += len(y)
         try:
             numbers = y.astype(float) if task == "regression" else y
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"the targets hold something that is not a number ({error}), but the task is regression. "
-                "For classes use a classifier, or task='classification'."
-            ) from None
+            fault = f"the targets hold something that is not a number ({error}), but the task is regression"
+            raise ValueError(f"{fault}. For classes use a classifier, or task='classification'.") from None
         yield LabelledRows(X, numbers)
 
 

@@ -101,17 +101,12 @@ class ScoreBook:
         """Return the metrics as they are now."""
         rows, seconds = self.rows - self.reported[0], self.seconds - self.reported[1]
         self.reported = (self.rows, self.seconds)
+        running, windowed = ({one.name: one.value for one in kept} for kept in (self.running, self.windowed))
         return Report(
-            rows=self.rows,
-            running={metric.name: metric.value for metric in self.running},
-            windowed={metric.name: metric.value for metric in self.windowed},
-            window=self.window,
-            seconds=self.seconds,
-            rows_per_second=rows / max(seconds, 1e-9),
-            unanswered=self.unanswered,
-            events=list(events),
+            rows=self.rows, running=running, windowed=windowed, window=self.window, seconds=self.seconds,
+            rows_per_second=rows / max(seconds, 1e-9), unanswered=self.unanswered, events=list(events),
             rows_before=self.rows_before,
-        )
+        )  # fmt: skip
 
 
 def choose_metrics(
@@ -126,10 +121,8 @@ def choose_metrics(
         if (kind.need == "number") != (task == "regression"):
             raise ValueError(f"metric {kind.name!r} is not one for {task}, expected such as {DEFAULTS[task]}.")
         if kind.need == "probability" and not has_probabilities:
-            raise ValueError(
-                f"metric {kind.name!r} needs probabilities, and {type(model).__name__} gives none. Use 'accuracy', or "
-                "a model or loss that has them."
-            )
+            fault = f"metric {kind.name!r} needs probabilities, and {type(model).__name__} gives none"
+            raise ValueError(f"{fault}. Use 'accuracy', or a model or loss that has them.")
     return kinds
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.errors import refused
 from streamboost.kernels.binning import encode, place_edges
 
 SAMPLE = 2048  # rows that place the edges: 32 for each of 64 bins
@@ -25,27 +26,8 @@ class Bins:
 
     A column of at most ``n_bins`` different values is cut between all of them; any other into bins of about
     equally many rows, where equal values are never parted. In a categorical column the most frequent levels
-    have a bin each and the others share one.
-
-    Parameters
-    ----------
-    n_bins : int, default 64
-        How many bins a column has at most, 2 to 254. Code ``n_bins`` stands for a missing value.
-
-    Attributes
-    ----------
-    n_features : int
-        d, the number of columns.
-    edges : ndarray of shape (d, n_bins - 1)
-        The cut points of each column in ascending order, filled up with infinity.
-    n_edges : ndarray of shape (d,)
-        How many of them are cut points.
-    categorical : ndarray of shape (n_cat,)
-        The columns that hold levels, as told by :meth:`set_categorical`.
-    cat_at : ndarray of shape (d,)
-        The position of each column among the categorical ones, or -1.
-    level_bins : ndarray of shape (n_cat, n_levels)
-        The bin of each level. Levels beyond are in ``other_bin``.
+    have a bin each and the others share one. There are 2 to 254 bins, 64 by default; code ``n_bins`` stands for a
+    missing value.
 
     Examples
     --------
@@ -71,17 +53,15 @@ class Bins:
 
     def __init__(self, n_bins: int = 64) -> None:
         if not isinstance(n_bins, (int, np.integer)) or not 2 <= n_bins <= 254:
-            raise ValueError(
-                f"n_bins is {n_bins!r}, expected a whole number from 2 to 254: codes are single bytes. "
-                "If unsure, leave it out: the default is 64."
-            )
+            expected = "a whole number from 2 to 254: codes are single bytes"
+            raise refused("n_bins", n_bins, f"{expected}. If unsure, leave it out: the default is 64.")
         self.n_bins = int(n_bins)
         self.n_features = 0
-        self.edges: FloatArray = np.full((0, self.n_bins - 1), np.inf)  # (d, n_bins - 1)
-        self.n_edges: IntArray = np.zeros(0, np.int64)  # (d,)
-        self.categorical: IntArray = np.zeros(0, np.int32)  # (n_cat,)
-        self.cat_at: IntArray = np.zeros(0, np.int32)  # (d,)
-        self.level_bins: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)  # (n_cat, n_levels)
+        self.edges: FloatArray = np.full((0, self.n_bins - 1), np.inf)  # (d, n_bins - 1), ascending, inf after the last
+        self.n_edges: IntArray = np.zeros(0, np.int64)  # (d,), how many of them are cut points
+        self.categorical: IntArray = np.zeros(0, np.int32)  # (n_cat,), the columns that hold levels
+        self.cat_at: IntArray = np.zeros(0, np.int32)  # (d,), the position of each column among these, or -1
+        self.level_bins: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)  # (n_cat, n_levels); others are in other_bin
 
     @property
     def other_bin(self) -> int:
@@ -168,10 +148,8 @@ def joined_columns(categorical: IntArray, columns: Sequence[int] | IntArray, n_l
     if given.dtype.kind not in "iu" or (given < 0).any():
         raise ValueError(f"columns is {columns!r}, expected the numbers of columns, counted from 0: [0, 3], say.")
     if not isinstance(n_levels, (int, np.integer)) or n_levels < 1:
-        raise ValueError(
-            f"n_levels is {n_levels!r}, expected a whole number of at least 1: how many levels to tell apart. "
-            "For the codes of an Encoder pass its max_categories + 1."
-        )
+        expected = "a whole number of at least 1: how many levels to tell apart"
+        raise refused("n_levels", n_levels, f"{expected}. For the codes of an Encoder pass its max_categories + 1.")
     return np.array(list(dict.fromkeys([*categorical.tolist(), *given.tolist()])), np.int32)
 
 

@@ -36,10 +36,8 @@ def check_rows(X: Any, n_features: int | None = None) -> FloatArray:
     if rows.ndim != 2 or rows.shape[1] < 1:
         raise ValueError(f"X has shape {rows.shape}, expected (rows, features). For a single row pass X[None, :].")
     if n_features is not None and rows.shape[1] != n_features:
-        raise ValueError(
-            f"X has {rows.shape[1]} features, expected {n_features} as in the first rows. "
-            "Pass the same columns in the same order; a booster takes more once add_features was called."
-        )
+        way_out = "Pass the same columns in the same order; a booster takes more once add_features was called."
+        raise ValueError(f"X has {rows.shape[1]} features, expected {n_features} as in the first rows. {way_out}")
     if np.isinf(rows).any():
         row, column = np.argwhere(np.isinf(rows))[0]
         raise ValueError(f"X holds infinity in row {row}, column {column}. Use NaN for a missing value, or clip it.")
@@ -58,7 +56,6 @@ def check_weight(weight: Any, n: int, name: str = "weight") -> FloatArray:
     bad = ~(np.isfinite(checked) & (checked >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(
-            f"{name} in row {row} is {checked[row]}, expected a finite number of at least 0. To skip a row, weigh it 0."
-        )
+        expected = "a finite number of at least 0. To skip a row, weigh it 0."
+        raise ValueError(f"{name} in row {row} is {checked[row]}, expected {expected}")
     return checked

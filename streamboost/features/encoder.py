@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamboost._types import FloatArray
+from streamboost.errors import refused
 from streamboost.features.reading import Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
 
 NAN, LARGEST = math.nan, sys.float_info.max
@@ -93,10 +94,8 @@ class Encoder:
         if new_columns not in ("error", "grow"):
             raise ValueError(f"new_columns is {new_columns!r}, expected 'error' or 'grow'. If unsure, leave it out.")
         if not isinstance(max_categories, (int, np.integer)) or max_categories < 1:
-            raise ValueError(
-                f"max_categories is {max_categories!r}, expected a whole number of at least 1. "
-                "If unsure, leave it out: the default is 1024."
-            )
+            expected = "a whole number of at least 1. If unsure, leave it out: the default is 1024."
+            raise refused("max_categories", max_categories, expected)
         self.new_columns = new_columns
         self.max_categories = int(max_categories)
         self.names: list[Hashable] | None = None

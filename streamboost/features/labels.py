@@ -22,12 +22,8 @@ class Labels:
     """The classes known so far.
 
     Labels may be numbers, booleans or strings, but of one of these kinds only. Nothing here changes in place: to
-    know more labels is to be another object, so that a refused chunk leaves everything as it was.
-
-    Parameters
-    ----------
-    labels : iterable, default=()
-        The labels to know, in the order of their numbers.
+    know more labels is to be another object, so that a refused chunk leaves everything as it was. The labels to know
+    are given in the order of their numbers.
 
     Examples
     --------
@@ -54,10 +50,7 @@ class Labels:
     def encode(self, y: Any) -> tuple[FloatArray, list[Any]]:
         """The number of each label, and the labels never seen before, in order of appearance.
 
-        Parameters
-        ----------
-        y : list, NumPy array, pandas or polars series, or Arrow array of shape (n,)
-            Strings, booleans, whole numbers, or categories of these.
+        A list, NumPy array, pandas or polars series, or Arrow array (n,) holds them, or categories of them.
         """
         if self.kind is not None and type(y) is list and len(y) == 1:  # one row of a stream, mostly of a known class
             label = y[0]

@@ -46,12 +46,7 @@ class Standardizer:
 
 
 class Raw:
-    """The same interface with nothing scaled: missing values become 0.
-
-    Parameters
-    ----------
-    n_features : int
-    """
+    """The same interface with nothing scaled: missing values become 0."""
 
     def __init__(self, n_features: int) -> None:
         self.count = np.zeros(n_features)  # the weight of the values seen in each column

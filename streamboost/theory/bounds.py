@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamboost._types import FloatArray
+from streamboost.errors import refused
 
 
 def contraction(edge: ArrayLike, step: ArrayLike, strong_convexity: float, smoothness: float) -> FloatArray:
@@ -78,10 +79,8 @@ def nonsmooth_bound(
     N, gamma = _counts(n_learners, least=1), _edges(edge)
     _check_size("gradient_bound", gradient_bound)
     if not 0 < strong_convexity < math.inf:
-        raise ValueError(
-            f"strong_convexity is {strong_convexity!r}, expected a finite number above 0. "
-            "A ridge makes any loss strongly convex: give it an l2."
-        )
+        way_out = "A ridge makes any loss strongly convex: give it an l2."
+        raise refused("strong_convexity", strong_convexity, f"a finite number above 0. {way_out}")
     c = 2.0 / gamma - 1.0
     return np.asarray(4.0 * (c * gradient_bound) ** 2 / (strong_convexity * N) * (1.0 + np.log(N) + 1.0 / (8.0 * N)))
 
@@ -146,7 +145,6 @@ def _check_size(name: str, value: float, *, may_be_zero: bool = True) -> None:
 
 def _check_curvature(strong_convexity: float, smoothness: float) -> None:
     if not 0 < strong_convexity <= smoothness < math.inf:
-        raise ValueError(
-            f"strong_convexity is {strong_convexity!r} and smoothness {smoothness!r}, expected 0 < λ ≤ β < ∞. "
-            "For a loss that is not smooth use nonsmooth_bound; a ridge (l2) makes any loss strongly convex."
-        )
+        given = f"strong_convexity is {strong_convexity!r} and smoothness {smoothness!r}"
+        way_out = "For a loss that is not smooth use nonsmooth_bound; a ridge (l2) makes any loss strongly convex."
+        raise ValueError(f"{given}, expected 0 < λ ≤ β < ∞. {way_out}")

@@ -128,11 +128,9 @@ def comparator_scores(comparator: Any, X: FloatArray, loss: Loss) -> FloatArray:
     loss : Loss
     """
     scores = _columns(np.asarray(_ask(comparator, X, loss), dtype=float))
-    if scores.shape != (len(X), loss.n_outputs):
-        raise ValueError(
-            f"the comparator gives scores of shape {scores.shape}, expected {(len(X), loss.n_outputs)}. "
-            "Pass a function that returns one row of scores for each row of X."
-        )
+    if scores.shape != (shape := (len(X), loss.n_outputs)):
+        way_out = "Pass a function that returns one row of scores for each row of X."
+        raise ValueError(f"the comparator gives scores of shape {scores.shape}, expected {shape}. {way_out}")
     return scores
 
 
@@ -177,6 +175,8 @@ def measure_regret(
 ) -> Regret:
     """Let a booster learn a stream, each row predicted before it is learned, and compare it with ``comparator``.
 
+    After Hu et al., Theorems 1 and 2, and the figure on average regret.
+
     Parameters
     ----------
     booster : Booster
@@ -187,10 +187,6 @@ def measure_regret(
     weight : array of shape (n,), optional
     chunk : int
         How many rows are predicted before they are learned; 1 is the paper's protocol.
-
-    References
-    ----------
-    Hu et al., Theorems 1 and 2, and the figure on average regret.
 
     Examples
     --------
@@ -225,14 +221,10 @@ def measure_regret(
     meter.radius = max(meter.radius, _largest(np.linalg.norm(scores, axis=1)))
     regret = meter.against(scores, X, y, weight)
     return Regret(
-        by_learners=regret.averages[-1],
-        over_rows=Curve(regret.rows, regret.averages[:, -1]),
-        comparator_loss=booster.loss.mean(scores, y, weight),
-        edges=edges,
-        bound=_theorem_bound(meter, edges),
-        loss_bound=meter.loss_bound,
-        gradient_bound=meter.gradient_bound,
-    )
+        by_learners=regret.averages[-1], over_rows=Curve(regret.rows, regret.averages[:, -1]),
+        comparator_loss=booster.loss.mean(scores, y, weight), edges=edges, bound=_theorem_bound(meter, edges),
+        loss_bound=meter.loss_bound, gradient_bound=meter.gradient_bound,
+    )  # fmt: skip
 
 
 def _theorem_bound(meter: RegretMeter, edges: FloatArray) -> FloatArray:
@@ -254,11 +246,8 @@ def _theorem_bound(meter: RegretMeter, edges: FloatArray) -> FloatArray:
 def diagnose(booster: Booster) -> str:
     """Say in plain words what the edges over the latest rows tell of N, the step size and the learners.
 
-    Learners are numbered from 1, as in the paper.
-
-    References
-    ----------
-    Hu et al., Definition 1, and Proposition 1: without an edge no linear combination of learners can help.
+    Learners are numbered from 1, as in the paper. See Hu et al., Definition 1, and Proposition 1: without an edge no
+    linear combination of learners can help.
 
     Examples
     --------

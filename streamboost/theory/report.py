@@ -44,7 +44,7 @@ STYLE: dict[Any, Any] = {
 
 
 def report(model: Any, X: Any, y: Any, file: str | Path, *, comparator: Any = None, chunk: int = 1) -> Regret:
-    """Let a copy of a model go on learning rows, and write what the theory says of it as a page.
+    """Let a copy of a model learn more rows, write what the theory says of it as a page, and return its numbers.
 
     Parameters
     ----------
@@ -59,11 +59,6 @@ def report(model: Any, X: Any, y: Any, file: str | Path, *, comparator: Any = No
         as in the paper. It has learned the noise by heart, so the regret against it need not come down to 0.
     chunk : int
         How many rows are predicted before they are learned.
-
-    Returns
-    -------
-    Regret
-        The numbers in the page.
 
     Examples
     --------
@@ -115,10 +110,8 @@ def _parts(model: Any, X: Any, y: Any) -> tuple[Booster, FloatArray, FloatArray]
         rows, targets = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
         return model, rows, targets[:, None] if targets.ndim == 1 else targets
     if not hasattr(model, "booster_"):
-        raise TypeError(
-            f"model is a {type(model).__name__}, expected a Booster, or an SGBRegressor or SGBClassifier that has "
-            "learned rows. Call fit first."
-        )
+        expected = "a Booster, or an SGBRegressor or SGBClassifier that has learned rows. Call fit first."
+        raise TypeError(f"model is a {type(model).__name__}, expected {expected}")
     booster, rows = model.booster_, model.encode(X)
     if not hasattr(model, "labels_"):
         return booster, rows, encode_numbers(y)
@@ -152,10 +145,14 @@ def _page(booster: Booster, regret: Regret, comparator: str, *, is_exact: bool) 
         (_regret_over_rows(regret), f"Average regret of all {N} learners over the rows so far."),
         (_edges(regret), "What share of its target each learner explains, on these rows."),
     ]
+    caveat = "No learner depends on those after it: the first k are"
+    if isinstance(booster.replay, Replay) and booster.replay.learners == "next":
+        caveat = "The learners of this booster are refitted in turn, so that its first k are nearly, not exactly,"
+    words = f"{_bound_in_words(booster, regret)} {caveat} what a booster of k learners would have been."
     body = (
         f"<h1>The theory of this run</h1><p class='lead'>{html.escape(_lead(regret, is_exact))}</p>"
         f"{figures([(inline_svg(drawing, str(i)), caption) for i, (drawing, caption) in enumerate(pictures)])}"
-        f"<table>{table}</table><p>{html.escape(_bound_in_words(booster, regret))} {html.escape(_caveat(booster))}</p>"
+        f"<table>{table}</table><p>{html.escape(words)}</p>"
     )
     return shell("The theory of this run", body)
 
@@ -179,29 +176,20 @@ def _lead(regret: Regret, is_exact: bool) -> str:
 def _bound_in_words(booster: Booster, regret: Regret) -> str:
     promised = np.isfinite(regret.bound)
     if not promised[1:].any():
-        return (
-            "No bound is drawn, for the theorems promise none: they need a strongly convex loss (a ridge, l2, makes it "
-            "one), Algorithm 1 or 2, and an edge above 0 on every learner."
-        )
+        needs = "a strongly convex loss (a ridge, l2, makes it one), Algorithm 1 or 2, and an edge above 0"
+        return f"No bound is drawn, for the theorems promise none: they need {needs} on every learner."
     last = int(np.flatnonzero(promised)[-1])
     where = "" if promised[-1] else f" up to learner {last} (there is none beyond, where a learner has no edge)"
     own = None if isinstance(booster.descent, ResidualProjection) else "theory"  # 1/(λ i); γ/(β(8 − 4γ)) in Theorem 1
     is_theorems_step = getattr(booster.descent, "step_size", None) == own
     if (regret.by_learners <= regret.bound).all():
         though = "" if is_theorems_step else ", though that is a promise for other steps than these"
-        tightness = "Bounds of this kind are far from tight."
-        return f"The measured regret stays below the theorem's bound{where}{though}. {tightness}"
+        measured = f"The measured regret stays below the theorem's bound{where}{though}"
+        return f"{measured}. Bounds of this kind are far from tight."
     excuse = "the steps are not the theorem's own"
     if is_theorems_step:
         excuse = "the steps followed edges that were still changing, or the comparator is outside of what it speaks of"
     return f"The measured regret is above the theorem's bound{where}: {excuse}."
-
-
-def _caveat(booster: Booster) -> str:
-    opening = "No learner depends on those after it: the first k are"
-    if isinstance(booster.replay, Replay) and booster.replay.learners == "next":
-        opening = "The learners of this booster are refitted in turn, so that its first k are nearly, not exactly,"
-    return f"{opening} what a booster of k learners would have been."
 
 
 def _regret_over_learners(regret: Regret) -> Any:
