@@ -33,10 +33,9 @@ def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimato
     model = _load(path)
     model = model.model if isinstance(model, Checkpoint) else model
     if isinstance(model, Cut):
-        raise ValueError(
-            f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind}). Go on with it by "
-            "streamboost run --resume, or attach it in Python: see docs/scale.md."
-        )
+        found = f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind})"
+        way_out = "Go on with it by streamboost run --resume, or attach it in Python: see docs/scale.md."
+        raise ValueError(f"{found}. {way_out}")
     if not isinstance(model, StreamEstimator):
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     if must_have_learned and not hasattr(model, "committee_"):
@@ -52,9 +51,8 @@ def known_columns(model: StreamEstimator, table: Any) -> Any:
 
 def _load(path: Path) -> Any:
     if not path.exists():
-        raise FileNotFoundError(
-            f"{str(path)!r} does not exist, expected a run's directory or a file of model.save. Look for a typo."
-        )
+        told = "expected a run's directory or a file of model.save. Look for a typo."
+        raise FileNotFoundError(f"{str(path)!r} does not exist, {told}")
     if not path.is_dir():
         return load(path)
     live = path / "live"
@@ -77,8 +75,7 @@ def inspect(
             about = describe(load_model(model))
     if isinstance(found, Checkpoint):
         about["checkpoint"] = {"rows": found.rows, "position": found.position, "bad_rows": found.state.get("n_bad", 0)}
-        book = found.state.get("book")
-        if isinstance(book, ScoreBook):
+        if isinstance(book := found.state.get("book"), ScoreBook):
             about["metrics"] = plain_metrics(book.report())
     if as_json:
         typer.echo(json.dumps(about, default=str))
@@ -106,15 +103,11 @@ def _facts(about: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _print_learners(console: Console, about: dict[str, Any]) -> None:
     if memories := about.get("memories"):
-        lines = [
-            (
-                "all" if one["memory"] is None else f"{one['memory']:,}",
-                f"{one['learners']} x {one['learner']}",
-                _edges(one["edges"]),
-                f"{sum(w['weight'] for w in about['weights'] if w['memory'] == one['memory']):.3f}",
-            )
-            for one in memories
-        ]
+        lines = []
+        for one in memories:
+            memory = "all" if one["memory"] is None else f"{one['memory']:,}"
+            trusted = sum(w["weight"] for w in about["weights"] if w["memory"] == one["memory"])
+            lines.append((memory, f"{one['learners']} x {one['learner']}", _edges(one["edges"]), f"{trusted:.3f}"))
         print_pairs(console, "Memories", lines, ("rows", "learners", "edges: mean, least, last", "trusted"))
     if shares := about.get("importances"):
         rows = [(key, f"{share:.3f}", "█" * round(40 * share)) for key, share in list(shares.items())[:20]]
@@ -203,7 +196,6 @@ def theory(
         typer.echo(json.dumps({"rows": n, "bad_rows": n_bad, **lists, "best_learners": best, "out": str(out)}))
         return
     passed_over = f"; {n_bad:,} bad rows passed over" if n_bad else ""
-    console.print(
-        f"{n:,} rows{passed_over}: average regret {regret.by_learners[-1]:.4g} with all "
-        f"{len(regret.edges)} learners, {regret.by_learners[best]:.4g} with {best}. The page: {out}"
-    )
+    with_all = f"average regret {regret.by_learners[-1]:.4g} with all {len(regret.edges)} learners"
+    with_best = f"{regret.by_learners[best]:.4g} with {best}"
+    console.print(f"{n:,} rows{passed_over}: {with_all}, {with_best}. The page: {out}")

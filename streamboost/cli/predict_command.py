@@ -64,9 +64,8 @@ class PredictionColumns:
             if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]
         for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
-            raise UsageError(
-                f"--keep is {column!r}, but a column of this name says what the model says. Rename it in the source."
-            )
+            told = "but a column of this name says what the model says. Rename it in the source."
+            raise UsageError(f"--keep is {column!r}, {told}")
         kept = []
         for name in self.keep:
             if schema is not None:
@@ -113,10 +112,8 @@ def check_csv_columns(schema: Any) -> None:
         try:
             pa.csv.write_csv(pa.table({field.name: pa.nulls(1, field.type)}), pa.BufferOutputStream())
         except pa.ArrowException:
-            raise UsageError(
-                f"column {field.name!r} is of type {field.type}, which CSV cannot hold. Leave it out, or write to a "
-                ".parquet file."
-            ) from None
+            told = "which CSV cannot hold. Leave it out, or write to a .parquet file."
+            raise UsageError(f"column {field.name!r} is of type {field.type}, {told}") from None
 
 
 @contextmanager

@@ -52,8 +52,7 @@ def run(
         Path | None, option("Begin with a saved model, or with that of another run.", "MODEL")
     ] = None,
     option: Annotated[
-        list[str] | None,
-        option("A parameter of the model, such as n_estimators=100; may be repeated.", "NAME=VALUE"),
+        list[str] | None, option("A parameter of the model, such as n_estimators=100; may be repeated.", "NAME=VALUE")
     ] = None,
     metric: Annotated[list[str] | None, option(f"One of {', '.join(BY_NAME)}; may be repeated.", "NAME")] = None,
     every: Annotated[int, option("Rows between reports.", min=1)] = 1000,
@@ -112,23 +111,13 @@ def run(
         if key is not None:
             learner = make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
         elif start is not None and parameters:
-            raise UsageError(
-                "--option and --start-from are both given, but a saved model keeps its parameters. Drop one."
-            )
+            told = "but a saved model keeps its parameters. Drop one."
+            raise UsageError(f"--option and --start-from are both given, {told}")
         else:
             learner = None if before else start or ESTIMATORS[chosen](**usual | parameters)
-        options = Options(
-            target,
-            chosen,
-            every=every,
-            window=window or WINDOW,
-            metrics=metric,
-            **interval,
-            predictions=predictions,
-            strict=strict,
-            max_bad=max_bad,
-            ignore=ignored,
-        )
+        scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
+        rows: dict[str, Any] = {"strict": strict, "max_bad": max_bad, "ignore": ignored}
+        options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
         one = Run(opened, learner, options, model, resume=resume)
     with one, nullcontext() if key is None else closing(learner):
         if first is not None:
@@ -194,11 +183,9 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
 
 def check_report(path: Path | None) -> None:
     """Refuse a page that could not be written in the end."""
-    if path is None:
-        return
-    if path.is_dir():
+    if path is not None and path.is_dir():
         raise UsageError(f"--report is {str(path)!r}, which is a directory, expected a file. Name one in it.")
-    if not path.parent.is_dir():
+    if path is not None and not path.parent.is_dir():
         raise UsageError(f"--report is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
 
 
@@ -222,9 +209,8 @@ def choose_task(task: str, before: Any, start: Any, table: Any, target: str, con
     of_start = None if start is None else task_of(start)
     if task != "auto":
         if of_start not in (None, task):
-            raise UsageError(
-                f"--task is {task}, but the model of --start-from is one for {of_start}. Drop one of them."
-            )
+            told = f"but the model of --start-from is one for {of_start}. Drop one of them."
+            raise UsageError(f"--task is {task}, {told}")
         return task  # type: ignore[return-value]
     if before is not None:
         return before.state["task"]  # type: ignore[no-any-return]
@@ -266,13 +252,7 @@ def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
 
 
 def make_keyed(
-    key: str,
-    task: str,
-    prior: Any,
-    parameters: dict[str, Any],
-    workers: int | None,
-    ray: str | None,
-    path: Path | None,
+    key: str, task: str, prior: Any, parameters: dict[str, Any], workers: int | None, ray: str | None, path: Path | None
 ) -> Any:
     """Make a small model for each key, in this process or on Ray; ``prior`` is the model they begin with."""
     from streamboost import cluster
@@ -340,8 +320,7 @@ def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: b
 
 def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
     """Refuse metrics that were not kept from the first row on."""
-    book = before.state.get("book")
-    if not isinstance(book, ScoreBook):
+    if not isinstance(book := before.state.get("book"), ScoreBook):
         return
     kept = [metric.name for metric in book.running]
     if metrics is not None and set(metrics) != set(kept):
@@ -367,16 +346,12 @@ def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Cons
 def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
     """Refuse a resumed run that would leave a gap in the predictions of the run before."""
     state = before.state
-    if state.get("predictions") is None:
-        if predictions is not None:
-            console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
-        return
-    if predictions is not None:
+    if state.get("predictions") is None and predictions is not None:
+        console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
+    if state.get("predictions") is None or predictions is not None:
         return
     name = state.get("given", {}).get("predictions")
     if name is None or Path(name).exists():
-        raise UsageError(
-            f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap. "
-            "Name that directory, or move it away to write no more of them."
-        )
+        found = f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap"
+        raise UsageError(f"{found}. Name that directory, or move it away to write no more of them.")
     console.print(f"No predictions are written from here on: {name} was moved away.")

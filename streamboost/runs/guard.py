@@ -67,10 +67,8 @@ class Guard:
         good[list(reasons)] = False
         if task == "regression":
             for row, gradient, size in self._absurd(X, y.astype(float), good, model):
-                reasons[row] = (
-                    f"the gradient of target {target!r} is {gradient:.3g}, which is absurd beside targets of about "
-                    f"{size:.3g}."
-                )
+                told = f"which is absurd beside targets of about {size:.3g}."
+                reasons[row] = f"the gradient of target {target!r} is {gradient:.3g}, {told}"
                 good[row] = False
         if reasons:
             X, y = X.filter(pa.array(good)), y[good]
@@ -84,7 +82,7 @@ class Guard:
         self.mean_square += (float(np.mean(np.square(y, dtype=float))) - self.mean_square) * len(y) / self.n
 
     def _absurd(self, X: Any, y: FloatArray, good: BoolArray, model: Any) -> list[tuple[int, float, float]]:
-        """The rows whose gradients are too large, these, and what targets were like before them.
+        """Return the rows whose gradients are too large, these, and what targets were like before them.
 
         Gradients are worked out only where a target is large. Each row is seen beside the good ones before it.
         """
@@ -165,18 +163,11 @@ def _find_infinite(X: Any, reasons: dict[int, str]) -> None:
 
 
 def label_kind(column: Any) -> tuple[Task, str]:
-    """Whether first targets look like numbers or like classes, and why; a ``ValueError`` if like neither.
-
-    Examples
-    --------
-    >>> label_kind(pa.chunked_array([[1.5, 2.0]]))[0], label_kind(pa.chunked_array([["up", "down"]]))[0]
-    ('regression', 'classification')
-    """
+    """Tell whether first targets look like numbers or like classes, and why; a ``ValueError`` if like neither."""
     kind = column.type
     if column.null_count == len(column):
-        raise ValueError(
-            "the first targets are all missing, so they do not tell the task. Say --task regression or so."
-        )
+        way_out = "Say --task regression or so."
+        raise ValueError(f"the first targets are all missing, so they do not tell the task. {way_out}")
     if not any(test(kind.value_type if pa.types.is_dictionary(kind) else kind) for test in LABELS):
         raise ValueError(f"the targets are of type {kind}, expected numbers, or classes: text, numbers or booleans.")
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):

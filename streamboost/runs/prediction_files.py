@@ -60,10 +60,9 @@ class PredictionParts:
     def begin(self) -> None:
         """Make the directory; refuse one that holds anything."""
         if self.directory.is_dir() and any(self.directory.iterdir()):
-            raise FileExistsError(
-                f"{str(self.directory)!r} is there already, expected a new or empty directory for predictions. Go on "
-                "with the run that wrote it, move it away, or name another one."
-            )
+            found = f"{str(self.directory)!r} is there already, expected a new or empty directory for predictions"
+            way_out = "Go on with the run that wrote it, move it away, or name another one."
+            raise FileExistsError(f"{found}. {way_out}")
         self.directory.mkdir(exist_ok=True)
 
     def state(self) -> dict[str, Any]:
@@ -76,10 +75,8 @@ class PredictionParts:
         parts = cls(directory, pa.schema([(name, pa.type_for_alias(kind)) for name, kind in state["columns"].items()]))
         parts._last = state["last"]
         if parts._last is not None and not (parts.directory / parts._last).is_file():
-            raise ValueError(
-                f"{str(parts.directory / parts._last)!r} is not there, which the checkpoint knows of. Bring the "
-                "directory back, or begin anew with other names."
-            )
+            told = "which the checkpoint knows of. Bring the directory back, or begin anew with other names."
+            raise ValueError(f"{str(parts.directory / parts._last)!r} is not there, {told}")
         parts.directory.mkdir(exist_ok=True)
         for path in parts.directory.iterdir():
             part = PART.fullmatch(path.name)
@@ -113,14 +110,11 @@ def check_directory(path: str | os.PathLike[str]) -> Path:
     """Return a directory for parts, new or not; refuse other files and unknown formats."""
     checked = Path(path)
     if checked.suffix not in ("", ".parquet", ".csv"):
-        raise ValueError(
-            f"predictions is {str(path)!r}, expected a directory: such as said or said.parquet for Parquet parts, "
-            "said.csv for CSV."
-        )
+        told = "expected a directory: such as said or said.parquet for Parquet parts, said.csv for CSV."
+        raise ValueError(f"predictions is {str(path)!r}, {told}")
     if checked.exists() and not checked.is_dir():
-        raise NotADirectoryError(
-            f"predictions is {str(path)!r}, which is a file, expected a new directory. Name another, or move it away."
-        )
+        told = "which is a file, expected a new directory. Name another, or move it away."
+        raise NotADirectoryError(f"predictions is {str(path)!r}, {told}")
     if not checked.parent.is_dir():
         raise FileNotFoundError(f"predictions is {str(path)!r}, but {str(checked.parent)!r} is no directory. Make it.")
     return checked

@@ -130,10 +130,9 @@ class BadRows(Quarantine):
         """Raise :class:`TooManyBadRows` if there were too many since the run began or was resumed."""
         n = self.n - self._n_before
         if self.limit is not None and n > self.limit:
-            raise TooManyBadRows(
-                f"{n} bad rows are more than max_bad={self.limit}; the last one: {self._last_reason} "
-                "Look into quarantine.jsonl, mend the source, and resume: the good rows are learned."
-            )
+            found = f"{n} bad rows are more than max_bad={self.limit}; the last one: {self._last_reason}"
+            way_out = "Look into quarantine.jsonl, mend the source, and resume: the good rows are learned."
+            raise TooManyBadRows(f"{found} {way_out}")
 
 
 def _fingerprint(place: Any) -> int:

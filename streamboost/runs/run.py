@@ -178,16 +178,12 @@ class Run:
                 self.model.begin_anew(found.model)
             return
         if not resume:
-            raise FileExistsError(
-                f"{directory!r} holds a model of {found.rows:,} rows already. "
-                "Add --resume (resume=True) to go on with it, or name another directory."
-            )
+            way_out = "Add --resume (resume=True) to go on with it, or name another directory."
+            raise FileExistsError(f"{directory!r} holds a model of {found.rows:,} rows already. {way_out}")
         for name in ("target", "task"):
-            if state.get(name) != getattr(self.options, name):
-                raise ValueError(
-                    f"{name} is {getattr(self.options, name)!r}, but the model in {directory!r} was made "
-                    f"for {state.get(name)!r}. Say so, or name another directory."
-                )
+            if (known := state.get(name)) != (given := getattr(self.options, name)):
+                told = f"but the model in {directory!r} was made for {known!r}"
+                raise ValueError(f"{name} is {given!r}, {told}. Say so, or name another directory.")
         self._resume_predictions(state)
         if hasattr(self.model, "attach"):
             self.model.attach(found.model)
@@ -208,10 +204,8 @@ class Run:
             return
         before = Path(state["given"]["predictions"])
         if Path(given).name != before.name:
-            raise ValueError(
-                f"predictions is {os.fspath(given)!r}, but this run has written them to a directory called "
-                f"{before.name!r} so far. Name that one."
-            )
+            told = f"but this run has written them to a directory called {before.name!r} so far. Name that one."
+            raise ValueError(f"predictions is {os.fspath(given)!r}, {told}")
         if known["last"] is not None or Path(given).resolve() == before:  # else they may be of another run
             self.predictions = PredictionParts.resumed(given, known, state["rows_read"])
 
@@ -351,10 +345,8 @@ class Run:
                 if hasattr(self.model, "confirm") and self.store.paths() != before:
                     self.model.confirm(kept)
         except OSError as error:
-            self.checkpoint_error = (
-                f"no checkpoint could be written at row {self.rows_read:,} ({error}); the one before it is still good. "
-                "Is the disk full?"
-            )
+            told = "the one before it is still good. Is the disk full?"
+            self.checkpoint_error = f"no checkpoint could be written at row {self.rows_read:,} ({error}); {told}"
             logger.warning(self.checkpoint_error)
             return
         self.checkpoint_error = None

@@ -23,7 +23,10 @@ COMPRESSION = {"record batch": (2, 3), "dictionary": (2, 1, 3)}  # header, (data
 def parse_table(body: bytes, limits: Limits) -> Any:
     """Read a table from an Arrow stream."""
     try:
-        _refuse_compressed(body)
+        for message in pa.ipc.MessageReader.open_stream(body):
+            fields = COMPRESSION.get(message.type)
+            if fields is not None and _has_field(bytes(message.metadata), fields):
+                raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
         with pa.ipc.open_stream(body) as reader:
             check_names(reader.schema.names, limits)
             _check_schema(reader.schema)
@@ -78,13 +81,6 @@ def largest_numbers(column: Any) -> list[Any]:
     """Return the values of a column if they may be whole numbers beyond 64 bits with a sign; else none."""
     kind = getattr(column.type, "value_type", column.type)
     return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
-
-
-def _refuse_compressed(body: bytes) -> None:
-    for message in pa.ipc.MessageReader.open_stream(body):
-        fields = COMPRESSION.get(message.type)
-        if fields is not None and _has_field(bytes(message.metadata), fields):
-            raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
 
 
 def _has_field(data: bytes, fields: Sequence[int]) -> bool:

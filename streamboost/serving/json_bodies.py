@@ -59,8 +59,6 @@ async def read_body(request: Request, limits: Limits, in_flight: InFlightBytes) 
         try:
             async with asyncio.timeout(limits.body_seconds):
                 async for part in request.stream():
-                    if not part:
-                        continue
                     if length + len(part) > limits.body_bytes:
                         raise _too_large(limits)
                     in_flight.take(len(part))

@@ -76,11 +76,9 @@ class RequestMiddleware:
 
 
 def is_cross_site(method: str, headers: Headers) -> bool:
-    """Return whether a page of another site has a browser ask for something that may change the model.
-
-    A browser sends along what opens this server (a password, or being on this machine) whoever asks it to; a ``Bearer``
-    token is only sent by someone who has it.
-    """
+    """Return whether a page of another site has a browser ask for something that may change the model."""
+    # A browser sends along what opens this server (a password, or being on this machine) whoever asks it to; a Bearer
+    # token is only sent by someone who has it.
     if method in ("GET", "HEAD") or headers.get("authorization", "").lower().startswith("bearer "):
         return False
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):

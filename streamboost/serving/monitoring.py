@@ -79,8 +79,7 @@ class ScoreKeeper:
                 kinds = [BY_NAME[name] for name in DEFAULTS["regression" if is_number else "classification"]]
                 metrics = [kind for kind in kinds if answers.probabilities is not None or kind.need != "probability"]
                 state[SCORES] = ScoreBook(metrics, every=FOREVER, window=self.window)
-            for _ in state[SCORES].add(Scored(batch.y, predicted, 0.0)):
-                pass
+            list(state[SCORES].add(Scored(batch.y, predicted, 0.0)))
 
     def scores(self, state: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
         """Return metrics by name, over all rows and over the latest; NaN where one has no meaning yet."""

@@ -104,6 +104,7 @@ def _reading() -> Document:
     events = "How the model stands, as server-sent events: a history, then each observation."
     anything, told = {JSON_TYPE: {"schema": {"type": "object"}}}, "A file of the dashboard."
     file = {"name": "file", "in": "path", "required": True, "schema": {"enum": sorted(FILES)}}
+    files = _text(*FILE_TYPES)
     operations = {
         "/model": _operation("model", "What the model is.", _json("Model"), READ_ERRORS, "predict"),
         "/metrics": _operation("metrics", "Numbers, for Prometheus.", _text("text/plain"), READ_ERRORS, "predict"),
@@ -111,9 +112,7 @@ def _reading() -> Document:
         "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
         "/openapi.json": _operation("openapi", "This document.", anything, OPEN_ERRORS),
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
-        "/dashboard/{file}": _operation(
-            "dashboard_file", told, _text(*FILE_TYPES), (*OPEN_ERRORS, 404), parameters=[file]
-        ),
+        "/dashboard/{file}": _operation("dashboard_file", told, files, (*OPEN_ERRORS, 404), parameters=[file]),
     }
     operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
     return {path: {"get": operation} for path, operation in operations.items()}

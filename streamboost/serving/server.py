@@ -49,6 +49,8 @@ def serve(
 ) -> int:
     """Serve a model until SIGTERM or SIGINT; then finish what was taken, write a checkpoint and return 0.
 
+    Other exit codes: 1 for a failure, 2 for wrong usage. What is wrong is said on standard error, in one sentence.
+
     Parameters
     ----------
     directory : path
@@ -70,11 +72,6 @@ def serve(
         Over how many rows windowed metrics look.
     **options
         For :class:`~streamboost.live.LiveModel`.
-
-    Returns
-    -------
-    int
-        An exit code: 0, 1 for a failure, 2 for wrong usage. What is wrong is said on standard error, in one sentence.
     """
     try:
         tokens = _tokens(host, token_file)

@@ -17,10 +17,7 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: appl
 
 
 def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protocol]:
-    """Return a protocol for uvicorn that closes connections on which bytes, but neither request nor body, have come.
-
-    So many of them may come, for so long; what the connection brings at once may be a little more.
-    """
+    """Return a uvicorn protocol that closes connections after so many bytes, or seconds, without request or body."""
 
     class TimeoutProtocol(HttpToolsProtocol):
         _idle_timer: asyncio.TimerHandle | None = None

@@ -93,10 +93,7 @@ OnBad: TypeAlias = Literal["raise", "skip"] | Callable[[BadRow], object]
 
 
 class Piece(NamedTuple):
-    """Rows as a reader found them, of whatever number, and the position after the first k of them.
-
-    Without rows it says that the position has moved on, past what is no row.
-    """
+    """Rows as a reader found them, and the position after the first k; without rows, it has moved past what is none."""
 
     table: Any  # pyarrow.Table
     after: Callable[[int], Position]
@@ -150,10 +147,8 @@ def check_row_number(position: Position, n_rows: float, what: str) -> int:
     if position is None:
         return 0
     if not isinstance(position, int) or not 0 <= position <= n_rows:
-        raise ValueError(
-            f"position is {position!r}, expected a row of {what}, from 0 to {n_rows}. "
-            "Resume with the data that the position was taken from, or start from None."
-        )
+        way_out = "Resume with the data that the position was taken from, or start from None."
+        raise ValueError(f"position is {position!r}, expected a row of {what}, from 0 to {n_rows}. {way_out}")
     return position
 
 

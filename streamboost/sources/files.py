@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,12 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamboost.sources.base import BadRow, Batch, OnBad, Piece, Position, Source, bad_position, check_on_bad, rebatch
-from streamboost.sources.file_identity import STDIN, TEXT, InputFile, check_identity, display_name, has_bytes, size_of
-from streamboost.sources.schemas import checked_types, from_text
+from streamboost.sources.schemas import checked_types, from_text, to_text
 from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
 from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat
 
+STDIN = "-"
+HEAD = 4096  # bytes by which a file is recognised
+TEXT = ("csv", "tsv", "jsonl")
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
            "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
@@ -90,9 +95,8 @@ class FileSource(Source):
             raise ValueError("no path is given, expected at least one. Pass a file, a glob, or '-' for standard input.")
         self.paths = [STDIN if os.fspath(path) == STDIN else os.path.normpath(os.fspath(path)) for path in paths]
         if format is not None and format not in ENDINGS:
-            raise ValueError(
-                f"format is {format!r}, expected one of {sorted(ENDINGS)}. To let the file's name tell, leave it out."
-            )
+            way_out = "To let the file's name tell, leave it out."
+            raise ValueError(f"format is {format!r}, expected one of {sorted(ENDINGS)}. {way_out}")
         self.types = checked_types(types)
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise ValueError(f"delimiter is {delimiter!r}, expected one ASCII character, such as ',' or ';'.")
@@ -144,15 +148,11 @@ class FileSource(Source):
             suffix = os.path.splitext(stem)[1]
         kind = self.format or FORMATS.get(suffix)
         if kind is None:
-            raise ValueError(
-                f"{display_name(path)} does not tell its format by its name, expected one of {', '.join(FORMATS)} "
-                "(and then .gz or .zst). Pass format='csv' (--format csv), for example."
-            )
+            known = f"{', '.join(FORMATS)} (and then .gz or .zst). Pass format='csv' (--format csv), for example."
+            raise ValueError(f"{display_name(path)} does not tell its format by its name, expected one of {known}")
         if kind == "parquet" and (packing or path == STDIN):
-            raise ValueError(
-                f"{display_name(path)}: Parquet cannot be read from a pipe or packed again, for its index is at the "
-                "end. Write it to a plain file; it is packed inside."
-            )
+            told = "for its index is at the end. Write it to a plain file; it is packed inside."
+            raise ValueError(f"{display_name(path)}: Parquet cannot be read from a pipe or packed again, {told}")
         return kind, packing
 
     def _files(self, done: Sequence[str] = ()) -> list[str]:
@@ -166,9 +166,8 @@ class FileSource(Source):
             elif glob.has_magic(path):
                 found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
                 if not found and not done and not self.follow:
-                    raise FileNotFoundError(
-                        f"no file matches {path}. Look for a typo, or pass follow=True (--follow) to wait."
-                    )
+                    way_out = "Look for a typo, or pass follow=True (--follow) to wait."
+                    raise FileNotFoundError(f"no file matches {path}. {way_out}")
                 files += map(os.path.normpath, found)
             elif path not in done:
                 raise FileNotFoundError(f"{path} does not exist. Look for a typo, and where relative paths start.")
@@ -189,19 +188,15 @@ class FileSource(Source):
         schema = schema and from_text(schema)
         for name, kind in self.types.items() if schema is not None else ():
             if name not in schema.names or schema.field(name).type != kind:
-                raise ValueError(
-                    f"types[{name!r}] is {kind}, which is not how the rows before the position were read. "
-                    "Resume with the same types, or start from None."
-                )
+                told = "which is not how the rows before the position were read"
+                raise ValueError(f"types[{name!r}] is {kind}, {told}. Resume with the same types, or start from None.")
         if position.get("at_end") and self._may_be_gone(path) and not os.path.exists(path):
             done = [*done, path]
             return done, None, Place(), schema, self._files(done)
         files = self._files(done)
         if path not in files:
-            raise ValueError(
-                f"the position is in {display_name(path)}, which is not among the files. "
-                "Put it back, or start from None to read the others from their beginning."
-            )
+            way_out = "Put it back, or start from None to read the others from their beginning."
+            raise ValueError(f"the position is in {display_name(path)}, which is not among the files. {way_out}")
         if path != STDIN:
             check_identity(path, position)
         return done, path, place, schema, [file for file in files if file != path]
@@ -326,3 +321,70 @@ def _limit(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]
 def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
     at_end = {"at_end": True} if span.is_last and k == span.table.num_rows else {}
     return {**identity, **span.after(k)._asdict(), **at_end}
+
+
+class InputFile:
+    """The file being read, and the part of a position that is the same for all its rows."""
+
+    def __init__(self, path: str, kind: str, packing: str | None, done: list[str], schema: Any) -> None:
+        self.path, self.kind, self.packing = path, kind, packing
+        self.is_plain_text = path != STDIN and packing is None and kind in TEXT
+        self.is_stopped = self.is_gone = False
+        self.schema = schema
+        self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
+
+    def update_identity(self) -> None:
+        """Take the first bytes of the file, while it still grows, and its schema into the identity."""
+        if self.path != STDIN and self.identity.get("head", 0) < HEAD:
+            try:
+                size = {} if self.is_plain_text else {"size": os.path.getsize(self.path)}
+                self.identity = {**self.identity, **_head(self.path, HEAD), **size}
+            except FileNotFoundError:
+                if "head" not in self.identity:
+                    raise  # else it was deleted while it is read, and is known well enough
+        if self.schema is not None and self.identity["schema"] is None:
+            self.identity = {**self.identity, "schema": to_text(self.schema)}
+
+    def open(self) -> Any:
+        """Return a stream of the unpacked bytes, to be closed by ``with``."""
+        if self.path == STDIN:
+            return nullcontext(sys.stdin.buffer)  # which is not ours to close
+        if self.packing:
+            return pa.input_stream(self.path, compression=self.packing)
+        return open(self.path, "rb") if self.is_plain_text else pa.memory_map(self.path)
+
+
+def check_identity(path: str, position: Mapping[str, Any]) -> None:
+    """Refuse a file that is not the one in which the position was taken."""
+    size = os.path.getsize(path)
+    if size < position.get("size", position["offset"]):
+        changed = "is shorter than"
+    elif position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
+        changed = "is not the file it was"
+    else:
+        return
+    raise ValueError(f"{path} {changed} when the position was taken. Put the old file back, or start from None.")
+
+
+def _head(path: str, n_bytes: int) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        content = file.read(n_bytes)
+    return {"head": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file, 0 if it is gone."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
+def has_bytes(path: str) -> bool:
+    """Return True if there is anything to read; of the standard input only reading can tell."""
+    return path == STDIN or size_of(path) > 0
+
+
+def display_name(path: str) -> str:
+    """Return the name of a file for messages."""
+    return "the standard input" if path == STDIN else path

@@ -14,10 +14,9 @@ from typing import Any
 
 from streamboost.errors import require
 from streamboost.sources.base import Position
-from streamboost.sources.kafka_client import FETCH, KafkaClient
+from streamboost.sources.kafka_client import FETCH, KafkaClient, Message, PartitionMerge, position_after
 from streamboost.sources.message_source import COMMON_OPTIONS, POLL, MessageSource, refuse_address, split_address
 from streamboost.sources.messages import MessageBatch
-from streamboost.sources.partition_merge import Message, PartitionMerge, position_after
 
 LOOK_FOR_PARTITIONS = 30.0  # seconds
 

@@ -1,17 +1,17 @@
-"""A connection to Kafka: requests that are repeated until a broker responds, and errors that say what to do."""
+"""A connection to Kafka: requests that are repeated until a broker responds, and partitions merged in a fixed order."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from streamboost.sources.base import Position
 from streamboost.sources.message_source import BrokerUnavailable, MessageSource
-from streamboost.sources.partition_merge import Message, PartitionMerge
 
 MOST_BUFFERED = 10_000  # messages of a partition to hold while others are awaited
 FETCH = 1000  # messages
@@ -80,9 +80,8 @@ class KafkaClient:
         """Return the partitions to read. All topics are listed: asking for one would make some brokers create it."""
         topics = self._request(lambda: self.consumer.list_topics(timeout=ATTEMPT_SECONDS)).topics
         if self.topic not in topics or not topics[self.topic].partitions:
-            raise ValueError(
-                f"{self.broker} has no topic {self.topic!r} that can be read from here. Create it, or look for a typo."
-            )
+            found = f"{self.broker} has no topic {self.topic!r} that can be read from here"
+            raise ValueError(f"{found}. Create it, or look for a typo.")
         there = sorted(topics[self.topic].partitions)
         if self.wanted is None:
             return there
@@ -101,10 +100,9 @@ class KafkaClient:
             return {p: each.high if self.source.start == "latest" else each.low for p, each in watermarks.items()}
         known = {int(p): offset for p, offset in position["offsets"].items()}
         if gone := sorted(set(known) - set(watermarks)):
-            raise ValueError(
-                f"the position has offsets of partition {gone[0]}, which is not among those read, {list(watermarks)}. "
-                "Read the same partitions again, or start from None."
-            )
+            found = f"partition {gone[0]}, which is not among those read, {list(watermarks)}"
+            way_out = "Read the same partitions again, or start from None."
+            raise ValueError(f"the position has offsets of {found}. {way_out}")
         return {p: self._available(p, known[p], each) if p in known else each.low for p, each in watermarks.items()}
 
     def _available(self, p: int, offset: int, watermarks: Watermarks) -> int:
@@ -182,3 +180,86 @@ class KafkaClient:
         errors = [error, *(part.error for part in parts or ())]
         if refusal := next((error for error in errors if error is not None), None):
             logger.warning(f"{self.broker} did not note how far its group is ({refusal.str()}). Nothing is lost by it.")
+
+
+class Message(NamedTuple):
+    """A message, or with ``is_end`` the end of its partition."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    is_end: bool = False
+
+
+class PartitionMerge:
+    """Merges partitions round-robin, in an order that depends on the messages alone, not on when they came."""
+
+    def __init__(self, offsets: Mapping[int, int], turn: int | None = None) -> None:
+        self.offsets = dict(offsets)  # of the next message to come, by partition
+        self.order = sorted(offsets)
+        self.ends: dict[int, int] | None = None  # offsets to stop at
+        self.start_of_take: dict[int, int] = {}
+        self.buffers: dict[int, deque[Message]] = {p: deque() for p in self.order}
+        self._given = dict(offsets)
+        self._at_end: set[int] = set()
+        later = [i for i, p in enumerate(self.order) if turn is not None and p >= turn]
+        self._turn = later[0] if later else 0
+
+    def include(self, offsets: Mapping[int, int]) -> None:
+        """Add partitions."""
+        turn = self.order[self._turn]
+        for p, offset in offsets.items():
+            self.offsets[p] = self._given[p] = offset
+            self.buffers[p] = deque()
+        self.order = sorted(self.offsets)
+        self._turn = self.order.index(turn)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Buffer messages as they arrive."""
+        for message in messages:
+            p, offset = message.partition, message.offset
+            if message.is_end:
+                self._at_end.add(p)
+            elif offset >= self.offsets[p]:  # else it came again after a broker was away
+                self.offsets[p] = offset + 1
+                self._at_end.discard(p)
+                if self.ends is None or offset < self.ends[p]:
+                    self.buffers[p].append(message)
+
+    def take(self, n: int) -> list[Message]:
+        """Return up to n messages, in order."""
+        self.start_of_take = dict(self._given)
+        taken: list[Message] = []
+        while len(taken) < n and (p := self._next()) is not None:
+            message = self.buffers[p].popleft()
+            self._given[p] = message.offset + 1
+            taken.append(message)
+        return taken
+
+    def _next(self) -> int | None:
+        for _ in self.order:
+            p = self.order[self._turn]
+            if not self.buffers[p] and not self._has_ended(p):
+                return None  # its message is on the way
+            self._turn = (self._turn + 1) % len(self.order)
+            if self.buffers[p]:
+                return p
+        return None
+
+    def _has_ended(self, p: int) -> bool:
+        return p in self._at_end or (self.ends is not None and self.offsets[p] >= self.ends[p])
+
+    def is_finished(self) -> bool:
+        """Return True if all ends are reached and all was taken."""
+        return self.ends is not None and all(map(self._has_ended, self.order)) and not any(self.buffers.values())
+
+
+def position_after(
+    topic: str, start: Mapping[int, int], order: Sequence[int], messages: Sequence[Message], i: int
+) -> dict[str, Any]:
+    """Return the position after the first i messages."""
+    offsets = {**start, **{message.partition: message.offset + 1 for message in messages[:i]}}
+    turn = messages[i].partition if i < len(messages) else None
+    if i:
+        turn = order[(order.index(messages[i - 1].partition) + 1) % len(order)]
+    return {"topic": topic, "offsets": {str(p): offset for p, offset in sorted(offsets.items())}, "turn": turn}

@@ -74,9 +74,8 @@ def _table(data: Any) -> Any:
         if array.ndim == 2:
             return pa.table({f"x{j}": np.ascontiguousarray(array[:, j]) for j in range(array.shape[1])})
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise ValueError(
-            f"data is a {type(data).__name__} that Arrow cannot read: {error}. Give each column values of one type."
-        ) from error
+        found = f"data is a {type(data).__name__} that Arrow cannot read: {error}"
+        raise ValueError(f"{found}. Give each column values of one type.") from error
     raise TypeError(
         f"data is a {type(data).__name__}, expected an array of two dimensions, a frame (pandas, polars, pyarrow), "
         "a dict of columns or a list of dicts. Collect a lazy frame, and make a list of an iterator, first."

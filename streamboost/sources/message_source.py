@@ -118,10 +118,8 @@ class MessageSource(Source):
         if not isinstance(position, Mapping) or not {self.kind, "schema"} | self.keys <= position.keys():
             raise bad_position(position)
         if (found := position[self.kind]) != self.name:
-            raise ValueError(
-                f"the position is of {self.kind} {found!r}, but this source reads {self.name!r}. "
-                f"Read {found!r} to go on, or start from None."
-            )
+            told = f"but this source reads {self.name!r}. Read {found!r} to go on, or start from None."
+            raise ValueError(f"the position is of {self.kind} {found!r}, {told}")
 
     def is_stopped(self) -> bool:
         """Return True if the user asked to stop."""
@@ -137,10 +135,9 @@ class MessageSource(Source):
                 if self.is_stopped():
                     raise Stopped from error
                 if time.monotonic() - began >= self.timeout:
-                    raise ConnectionError(
-                        f"{broker} did not answer for {self.timeout:g} s ({error}). Start it, or look at the address "
-                        "and its settings; then resume: nothing is lost."
-                    ) from error
+                    way_out = "Start it, or look at the address and its settings; then resume: nothing is lost."
+                    found = f"{broker} did not answer for {self.timeout:g} s ({error})"
+                    raise ConnectionError(f"{found}. {way_out}") from error
                 if not is_told:
                     logger.warning(f"{broker} does not answer ({error}). Trying again for {self.timeout:g} s.")
                     is_told = True
@@ -162,13 +159,7 @@ COMMON_OPTIONS: dict[str, Callable[[str], Any]] = {"start": str, "columns": lamb
 def split_address(
     address: str, options: Mapping[str, Callable[[str], Any]]
 ) -> tuple[str, str, dict[str, Any], dict[str, str]]:
-    """Split ``scheme://place/path?query`` into place, path, the options among the query, and the rest of it.
-
-    Examples
-    --------
-    >>> split_address("kafka://a:9092,b/clicks?columns=x,y&security.protocol=SSL", COMMON_OPTIONS)
-    ('a:9092,b', 'clicks', {'columns': ['x', 'y']}, {'security.protocol': 'SSL'})
-    """
+    """Split ``scheme://place/path?query`` into place, path, the options among the query, and the rest of it."""
     parts = urlsplit(address)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     found = {name: convert(query.pop(name)) for name, convert in options.items() if name in query}

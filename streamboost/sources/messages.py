@@ -137,21 +137,18 @@ class RowReader:
         if not row:
             raise Unreadable(f"the message has no value for any column. Mend it, {SKIP}.")
         if len(self.schema) + len(new) > MOST_COLUMNS:
-            raise Unreadable(
-                f"the key {new[0].name!r} would be column {len(self.schema) + 1:,}, and {MOST_COLUMNS:,} are the most. "
-                f"Name those that count with columns=[...], {SKIP}."
-            )
+            found = f"the key {new[0].name!r} would be column {len(self.schema) + 1:,}"
+            way_out = f"Name those that count with columns=[...], {SKIP}."
+            raise Unreadable(f"{found}, and {MOST_COLUMNS:,} are the most. {way_out}")
         return row, new
 
     def _misfit(self, name: str, value: Any) -> str:
         found = repr(value) if self.is_text else NAMES_IN_JSON.get(type(value), "an object")
         if name not in self.schema.names:
             return f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
-        return (
-            f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows. Mend "
-            f"the message, pass on_bad='skip', or read the column as text from the start with "
-            f"{type_advice(name, 'string')}."
-        )
+        text = f"or read the column as text from the start with {type_advice(name, 'string')}."
+        found = f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows"
+        return f"{found}. Mend the message, pass on_bad='skip', {text}"
 
 
 # From bytes to values
@@ -168,10 +165,8 @@ def json_values(content: bytes) -> dict[str, Any]:
         raise Unreadable(f"this is not JSON ({error}). Mend the message, {SKIP}.") from None
     if type(values) is not dict:
         found = NAMES_IN_JSON.get(type(values), "null")
-        raise Unreadable(
-            f'the message is {found}, not an object such as {{"x": 1}}, which every message has to be. '
-            f"Write a list as one message for each of its objects, {SKIP}."
-        )
+        told = f"which every message has to be. Write a list as one message for each of its objects, {SKIP}."
+        raise Unreadable(f'the message is {found}, not an object such as {{"x": 1}}, {told}')
     if "\\u" in text:
         try:
             json.dumps(values, ensure_ascii=False).encode()
@@ -186,9 +181,8 @@ def json_field_values(name: str, content: Mapping[bytes, bytes]) -> dict[str, An
         return json_values(content[name.encode()])
     except KeyError:
         found = ", ".join(repr(key.decode(errors="replace")) for key in list(content)[:5])
-        raise Unreadable(
-            f"the entry has no field {name!r}, but {found}. Write the JSON there, pass another field=..., {SKIP}."
-        ) from None
+        way_out = f"Write the JSON there, pass another field=..., {SKIP}."
+        raise Unreadable(f"the entry has no field {name!r}, but {found}. {way_out}") from None
 
 
 def field_values(content: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -221,10 +215,9 @@ def _kind_of(name: str, value: Any, is_text: bool) -> Any:
         return pa.string()
     if type(value) in KINDS:
         return KINDS[type(value)]
-    raise Unreadable(
-        f"key {name!r} holds {NAMES_IN_JSON.get(type(value), 'an object')}, expected a number, a text, true or false. "
-        f"Write its parts as keys of their own, leave it out with columns=[...], {SKIP}."
-    )
+    found = f"key {name!r} holds {NAMES_IN_JSON.get(type(value), 'an object')}"
+    way_out = f"Write its parts as keys of their own, leave it out with columns=[...], {SKIP}."
+    raise Unreadable(f"{found}, expected a number, a text, true or false. {way_out}")
 
 
 def _converter(kind: Any, is_text: bool, is_pinned: bool) -> Callable[[Any], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -86,10 +86,8 @@ class RedisSource(MessageSource):
 
     def _first_place(self, info: StreamInfo | None, server: str) -> _StreamPlace:
         if info is None and not self.follow:
-            raise ValueError(
-                f"{server} has no stream {self.name!r} in this database. "
-                "Look for a typo, or pass follow=True (--follow) to wait for its first entry."
-            )
+            way_out = "Look for a typo, or pass follow=True (--follow) to wait for its first entry."
+            raise ValueError(f"{server} has no stream {self.name!r} in this database. {way_out}")
         if info is not None and self.start == "latest":
             return _beginning(info)._replace(last=info.last, read=info.added)
         return _beginning(info)
@@ -151,8 +149,7 @@ def _beginning(info: StreamInfo | None) -> _StreamPlace:
 
 def open_redis(address: str, options: Mapping[str, Any]) -> RedisSource:
     """Open ``redis://host:port/database/stream?field=json``; the rest of the query goes to redis-py."""
-    own: dict[str, Callable[[str], Any]] = {**COMMON_OPTIONS, "field": str}
-    server, path, found, for_client = split_address(address, own)
+    server, path, found, for_client = split_address(address, {**COMMON_OPTIONS, "field": str})
     database, _, stream = path.partition("/")
     if not server or not database.isdecimal() or not stream:
         refuse_address(address, "redis://host:port/0/stream, where 0 is the database")

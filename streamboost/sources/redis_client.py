@@ -32,10 +32,7 @@ class StreamInfo(NamedTuple):
     deleted: Id  # the newest that was deleted
 
     def lost_after(self, last: Id, read: int | None) -> int:
-        """Return how many entries after ``last`` were trimmed, if ``read`` is the number of those up to it.
-
-        Below 0 if there are more than were ever added after it: then this is another stream of the same name.
-        """
+        """Count the entries trimmed after ``last``, up to which there were ``read``; below 0 in a new stream."""
         if self.last < last or (read is not None and self.added < read):
             return -1
         if read is None or (self.first is not None and self.first <= last):
@@ -100,28 +97,23 @@ class RedisClient:
             raise PermissionError(f"{self.server} does not allow this: {error}") from error
         except self.errors.ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
-                raise ValueError(
-                    f"{self.stream!r} at {self.server} is not a stream. Look for a typo, also in the database."
-                ) from error
+                told = "is not a stream. Look for a typo, also in the database."
+                raise ValueError(f"{self.stream!r} at {self.server} {told}") from error
             raise ValueError(f"{self.server} cannot do this: {error}. Redis 7 or newer is expected.") from error
 
     def fetch(self, after: Id, until: Id | None) -> tuple[StreamInfo | None, list[Entry]]:
         """Return the stream's info, None if there is no stream, and its next entries, in one transaction."""
-        info, found = self._request(
-            lambda: self._fetch_once(f"({show_id(after)}", "+" if until is None else show_id(until))
-        )
+        start, end = f"({show_id(after)}", "+" if until is None else show_id(until)
+        info, found = self._request(lambda: self._fetch_once(start, end))
         if info is None:
             return None, []
         if "entries-added" not in info:
             raise ValueError(f"{self.server} is too old to say what was trimmed, expected Redis 7 or newer.")
         first = info["first-entry"]
-        return StreamInfo(
-            info["length"],
-            None if first is None else parse_id(first[0]),
-            parse_id(info["last-generated-id"]),
-            info["entries-added"],
-            parse_id(info["max-deleted-entry-id"]),
-        ), [Entry(parse_id(id), fields) for id, fields in found]
+        oldest = None if first is None else parse_id(first[0])
+        newest, deleted = parse_id(info["last-generated-id"]), parse_id(info["max-deleted-entry-id"])
+        stream = StreamInfo(info["length"], oldest, newest, info["entries-added"], deleted)
+        return stream, [Entry(parse_id(id), fields) for id, fields in found]
 
     def _fetch_once(self, first: str, last: str) -> tuple[Any, Any]:
         with self.client.pipeline(transaction=True) as pipe:

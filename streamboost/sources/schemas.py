@@ -19,10 +19,8 @@ def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
         with suppress(ValueError):
             checked[name] = pa.type_for_alias(kind) if isinstance(kind, str) else kind
         if not isinstance(checked.get(name), pa.DataType):
-            raise ValueError(
-                f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. "
-                "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
-            )
+            way_out = "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
+            raise ValueError(f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. {way_out}")
     return checked
 
 
@@ -44,10 +42,9 @@ def check_same(expected: Any, found: Any, file: str) -> None:
     for field in expected:
         kind = found.field(field.name).type
         if kind != field.type:
-            raise ValueError(
-                f"{file}: column {field.name!r} is {kind}, but it was {field.type} in the rows before. "
-                f"To read both as one type, pass {type_advice(field.name, 'float64')} or another that fits."
-            )
+            found = f"{file}: column {field.name!r} is {kind}, but it was {field.type} in the rows before"
+            way_out = f"pass {type_advice(field.name, 'float64')} or another that fits."
+            raise ValueError(f"{found}. To read both as one type, {way_out}")
 
 
 def check_same_names(expected: list[str], found: list[str], file: str) -> None:
@@ -56,10 +53,8 @@ def check_same_names(expected: list[str], found: list[str], file: str) -> None:
     has = [name for name in found if name not in expected]
     if lacks or has:
         parts = [f"lacks {brief_names(lacks)}"] * bool(lacks) + [f"has {brief_names(has)} besides"] * bool(has)
-        raise ValueError(
-            f"{file} {' and '.join(parts)}, expected the columns of the rows before. "
-            "Read files of different columns one after another, as sources of their own."
-        )
+        way_out = "Read files of different columns one after another, as sources of their own."
+        raise ValueError(f"{file} {' and '.join(parts)}, expected the columns of the rows before. {way_out}")
 
 
 def brief_names(names: list[str]) -> str:

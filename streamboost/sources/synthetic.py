@@ -47,9 +47,8 @@ class FriedmanSource(Source):
         seed: int = 0,
     ) -> None:
         if total_rows is not None and (not isinstance(total_rows, int) or total_rows < 0):
-            raise ValueError(
-                f"total_rows is {total_rows!r}, expected a whole number of at least 0. For rows without end pass None."
-            )
+            way_out = "For rows without end pass None."
+            raise ValueError(f"total_rows is {total_rows!r}, expected a whole number of at least 0. {way_out}")
         if not isinstance(seed, int) or seed < 0:
             raise ValueError(f"seed is {seed!r}, expected a whole number of at least 0. If unsure, leave it out.")
         friedman(0, noise=noise, drift=drift)  # refuses what it cannot use

@@ -65,9 +65,8 @@ def _spans(batches: Iterator[Any], schema: Any, row: int, start_row: int, name: 
             try:
                 table = table.cast(schema)
             except pa.ArrowException as error:
-                raise ValueError(
-                    f"{name} cannot be read as types=... says: {error}. Choose a type that fits."
-                ) from error
+                found = f"{name} cannot be read as types=... says: {error}"
+                raise ValueError(f"{found}. Choose a type that fits.") from error
             yield Span(table, row + skipped)
         row = end
 

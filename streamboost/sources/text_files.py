@@ -119,10 +119,8 @@ class TextReader:
         self.seek(max(start.offset - 1, 0))
         before, after = self.read(1), self.read(1)
         if before != b"\n" and after not in (b"", b"\n", b"\r"):  # the last line had no end, and went on since
-            raise ValueError(
-                f"{self.name}: line {start.line + 1} was read as it stood at the end of the file, and has changed "
-                "since. Start again from None."
-            )
+            told = "was read as it stood at the end of the file, and has changed since. Start again from None."
+            raise ValueError(f"{self.name}: line {start.line + 1} {told}")
         self.seek(start.offset)
         self._rest, self._place, self._ahead = b"", start, None
         return True
@@ -137,10 +135,9 @@ class TextReader:
                 ends = self.format.ends(data)
                 self._rest = data[ends[-1] :] if len(ends) else data
                 if len(self._rest) > LONGEST_ROW:
-                    raise ValueError(
-                        f"{self.name}: the row from line {self._place.line + 1} on is longer than {LONGEST_ROW >> 20} "
-                        "MiB. Look for a quote that is never closed, or for a file that is not text."
-                    )
+                    told = f"the row from line {self._place.line + 1} on is longer than {LONGEST_ROW >> 20} MiB"
+                    way_out = "Look for a quote that is never closed, or for a file that is not text."
+                    raise ValueError(f"{self.name}: {told}. {way_out}")
                 if len(ends):
                     self._ahead = None if self.is_live else self.read(BLOCK)
                     yield self._split(data[: ends[-1]], ends, is_last=not (self._rest or self.is_live or self._ahead))

@@ -59,10 +59,9 @@ class TextFormat(ABC):
         try:
             found = self._infer_schema(data)
         except UNREADABLE as error:
-            raise ValueError(
-                f"{file}: none of the first rows can be read; they say: {error}. Pass format=... if the file is of "
-                f"another kind than its name says{', or other types=... (--type)' if self.types else ''}."
-            ) from error
+            or_types = ", or other types=... (--type)" if self.types else ""
+            way_out = f"Pass format=... if the file is of another kind than its name says{or_types}."
+            raise ValueError(f"{file}: none of the first rows can be read; they say: {error}. {way_out}") from error
         wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
         self.schema = plain_schema(wider, self.types, file)
 
@@ -108,15 +107,13 @@ class CsvFormat(TextFormat):
         except csv.Error as error:
             if "\r" in text.rstrip("\r\n"):
                 raise ValueError(f"{file} has a carriage return within its first line. {LINE_ENDS}") from error
-            raise ValueError(
-                f"{file}: the first line cannot be read as names ({error}). Mend it, or pass names=[...]."
-            ) from error
+            found = f"{file}: the first line cannot be read as names ({error})"
+            raise ValueError(f"{found}. Mend it, or pass names=[...].") from error
         if len(set(self.names)) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
-            raise ValueError(
-                f"{file} names two columns {twice!r} in its first line, expected distinct names. Rename one of them; "
-                "if there are no names in the first line, pass names=[...]."
-            )
+            way_out = "Rename one of them; if there are no names in the first line, pass names=[...]."
+            found = f"{file} names two columns {twice!r} in its first line"
+            raise ValueError(f"{found}, expected distinct names. {way_out}")
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
 
@@ -131,9 +128,8 @@ class CsvFormat(TextFormat):
 
     def parse(self, data: bytes) -> Any:
         """Return rows as a table of ``schema``."""
-        options = pa.csv.ConvertOptions(
-            column_types=self.schema, include_columns=self.schema.names, strings_can_be_null=True
-        )
+        schema, names = self.schema, self.schema.names
+        options = pa.csv.ConvertOptions(column_types=schema, include_columns=names, strings_can_be_null=True)
         return self._read(data, options, on_bad="error")
 
     def _read(self, data: bytes, options: Any, on_bad: Literal["skip", "error"]) -> Any:
@@ -150,17 +146,13 @@ class CsvFormat(TextFormat):
         """Return what Arrow's error about a single row means to a user."""
         said = str(error)
         if found := re.search(r"Expected (\d+) columns, got (\d+)", said):
-            return (
-                f"the row has {found[2]} fields, expected {found[1]}. "
-                "Mend the row (a value that holds the delimiter needs quotes), or pass on_bad='skip'."
-            )
+            way_out = "Mend the row (a value that holds the delimiter needs quotes), or pass on_bad='skip'."
+            return f"the row has {found[2]} fields, expected {found[1]}. {way_out}"
         if found := re.search(r"column #(\d+): .*invalid value ('.*')", said, re.DOTALL):
             name = self.names[int(found[1])]
-            return (
-                f"column {name!r} holds {found[2]}, but it is {self.schema.field(name).type} in the first rows. "
-                f"Mend the row, pass on_bad='skip', or read the column as text from the start with "
-                f"{type_advice(name, 'string')}."
-            )
+            told = f"column {name!r} holds {found[2]}, but it is {self.schema.field(name).type} in the first rows"
+            text = f"or read the column as text from the start with {type_advice(name, 'string')}."
+            return f"{told}. Mend the row, pass on_bad='skip', {text}"
         if found := re.search(r"column #(\d+): .*invalid UTF8", said):
             name = self.names[int(found[1])]
             return f"column {name!r} is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
@@ -215,22 +207,17 @@ class JsonLinesFormat(TextFormat):
         if isinstance(error, UnicodeDecodeError):
             return "the row is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
         if "Column()" in said:
-            return (
-                'the line is not an object such as {"x": 1}, and every line has to be one. '
-                "Write a list as one line for each of its objects, or pass on_bad='skip'."
-            )
+            way_out = "Write a list as one line for each of its objects, or pass on_bad='skip'."
+            return f'the line is not an object such as {{"x": 1}}, and every line has to be one. {way_out}'
         if found := re.search(r"Column\(/([^/]*?)\) changed from .* to (\w+)", said):
             kind = self.schema.field(found[1]).type if found[1] in self.schema.names else "something else"
-            return (
-                f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows. Mend the row, pass "
-                f"on_bad='skip', or, if all its values are text, {type_advice(found[1], 'string')}."
-            )
+            told = f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows"
+            text = f"or, if all its values are text, {type_advice(found[1], 'string')}."
+            return f"{told}. Mend the row, pass on_bad='skip', {text}"
         if "unexpected field" in said:
-            return (
-                f"the row has a key besides {', '.join(map(repr, self.schema.names[:5]))}"
-                f"{', ...' if len(self.schema) > 5 else ''} of the first rows. "
-                f"Name it with its type, as in {type_advice('key', 'float64')}, or pass on_bad='skip'."
-            )
+            names = ", ".join(map(repr, self.schema.names[:5])) + (", ..." if len(self.schema) > 5 else "")
+            way_out = f"Name it with its type, as in {type_advice('key', 'float64')}, or pass on_bad='skip'."
+            return f"the row has a key besides {names} of the first rows. {way_out}"
         reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
 
@@ -244,9 +231,8 @@ def _agreeing(lines: list[bytes]) -> list[bytes]:
             values = json.loads(line)
         except ValueError:  # several on one line, or none
             continue
-        found = {
-            key: float if type(value) is int else type(value) for key, value in values.items() if value is not None
-        }
+        known = {key: type(value) for key, value in values.items() if value is not None}
+        found = {key: float if kind is int else kind for key, kind in known.items()}
         if all(kinds.get(key, kind) is kind for key, kind in found.items()):
             kinds.update(found)
             good.append(line)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streamboost.errors import MissingDependency
 from streamboost.sources import BadRow, FileSource, KafkaSource, RedisSource, open_source
 from streamboost.sources.base import rebatch
+from streamboost.sources.kafka_client import Message, PartitionMerge, position_after
 from streamboost.sources.messages import MOST_COLUMNS, MessageBatch, RowReader, field_values, json_field_values
-from streamboost.sources.partition_merge import Message, PartitionMerge, position_after
 from streamboost.sources.redis_client import StreamInfo
 from streamboost.sources.schemas import from_text
 
