@@ -35,9 +35,9 @@ def prior():
     return fitted_prior()
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize(("X", "y", "words"), BAD)
-def test_a_chunk_with_a_bad_row_is_refused_as_a_whole(X, y, words, workers):
+@pytest.mark.each(bad=BAD, workers=[1, 4])
+def test_a_chunk_with_a_bad_row_is_refused_as_a_whole(bad, workers):
+    X, y, words = bad
     with KeyedBooster("key", tiny("regression"), workers=workers, engine="local") as booster:
         good = pa.table({"key": ["u", "v", "w"] * 5, "x": np.arange(15.0)})
         booster.learn(good, np.arange(15.0))
