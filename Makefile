@@ -35,7 +35,7 @@ brokers:                    ## Redis, Kafka and Chromium for these tests, where 
 	sh tests/heavy/servers.sh
 
 test-nojit: $(VENV)/.ready  ## the kernels once more as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/features/test_binning.py tests/stacks/test_tree.py tests/stacks/test_linear.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/kernels tests/features/test_binning.py tests/stacks/test_tree.py tests/stacks/test_linear.py
 
 lint: $(VENV)/.ready        ## style, types, layers
 	$(BIN)/ruff check .

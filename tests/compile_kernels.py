@@ -2,7 +2,8 @@
 
     python tests/compile_kernels.py
 
-What is compiled is kept beside the source, so the second time this takes only seconds.
+What is compiled is kept under a digest of all files of ``streamboost/kernels``: beside them, or in
+``NUMBA_CACHE_DIR`` if that is set. One folder for all runs is enough: a change of any of these files compiles anew.
 """
 
 from concurrent.futures import ProcessPoolExecutor

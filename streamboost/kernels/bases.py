@@ -1,7 +1,5 @@
 """The line of a base, y⁰ of one row, and what levels add to it: what :mod:`streamboost.bases` and all loops call."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

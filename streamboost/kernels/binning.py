@@ -1,7 +1,5 @@
 """The loops behind :class:`streamboost.features.binning.Bins`: Numba functions on plain arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,12 +48,7 @@ def place_edges(columns: FloatArray, n_numbers: IntArray, edges: FloatArray, n_e
 
 @compiled
 def encode(
-    X: FloatArray,
-    edges: FloatArray,
-    n_edges: IntArray,
-    cat_at: IntArray,
-    level_bins: NDArray[np.uint8],
-    other: int,
+    X: FloatArray, edges: FloatArray, n_edges: IntArray, cat_at: IntArray, level_bins: NDArray[np.uint8], other: int
 ) -> NDArray[np.uint8]:
     """Count, for each number of ``X`` (n, d), the edges of its column strictly below it; look up levels; (d, n)."""
     n, d = X.shape

@@ -1,7 +1,5 @@
 """What the weak learners explain of their targets, summed up as rows pass: see :mod:`streamboost.boosting.edges`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from streamboost._types import FloatArray

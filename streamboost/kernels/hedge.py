@@ -1,7 +1,5 @@
 """The weights of the hedge (:mod:`streamboost.boosting.hedge`), and how a score is read out of a walk."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

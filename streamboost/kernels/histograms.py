@@ -1,7 +1,5 @@
 """Histograms of a tree's rows, and the order of the rows: sums of what they hold by column and bin."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

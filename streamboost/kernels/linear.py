@@ -100,14 +100,9 @@ def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> No
 
 @compiled
 def recursive_least_squares(
-    Z: FloatArray,
-    targets: FloatArray,
-    weight: FloatArray,
-    forget: float,
-    count: FloatArray,
-    W: FloatArray,
+    Z: FloatArray, targets: FloatArray, weight: FloatArray, forget: float, count: FloatArray, W: FloatArray,
     P: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Row after row: W (p, q) to the weighted, discounted ridge solution, P (p, p) to the inverse covariance."""
     for s in range(Z.shape[0]):
         if weight[s] > 0.0:
@@ -116,13 +111,7 @@ def recursive_least_squares(
 
 @compiled_inside
 def least_squares_row(
-    z: FloatArray,
-    target: FloatArray,
-    w: float,
-    forget: float,
-    count: FloatArray,
-    W: FloatArray,
-    P: FloatArray,
+    z: FloatArray, target: FloatArray, w: float, forget: float, count: FloatArray, W: FloatArray, P: FloatArray
 ) -> None:
     """One step of recursive least squares. An input of which no value was seen yet (``count`` is 0) forgets nothing."""
     p, q = W.shape
@@ -161,13 +150,7 @@ def least_squares_row(
 
 @compiled
 def adagrad(
-    Z: FloatArray,
-    targets: FloatArray,
-    weight: FloatArray,
-    rate: float,
-    forget: float,
-    W: FloatArray,
-    G: FloatArray,
+    Z: FloatArray, targets: FloatArray, weight: FloatArray, rate: float, forget: float, W: FloatArray, G: FloatArray
 ) -> None:
     """Row after row: one AdaGrad step of W (p, q) on the square loss; G (p, q) is the discounted sum of squares."""
     p, q = W.shape

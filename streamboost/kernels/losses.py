@@ -1,7 +1,5 @@
 """Losses in compiled loops: the formulas of :mod:`streamboost.losses` for one row, and the targets of learners."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ As in :mod:`streamboost.kernels.tree_loop` everybody predicts before anything le
 needed is kept for the step that follows it, so that rows go forward once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +32,9 @@ class Inputs(NamedTuple):
 
 @compiled
 def learn_nets(
-    X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray,
-    rule: Rule, readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray,
-    hedge: Hedging, paired_test: FloatArray, meters: Meters, line: Line, slopes: Slopes,
-    inputs: Inputs, nets: Nets, trouble: Ints,
+    X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray, rule: Rule,
+    readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray, hedge: Hedging,
+    paired_test: FloatArray, meters: Meters, line: Line, slopes: Slopes, inputs: Inputs, nets: Nets, trouble: Ints,
 ) -> int:  # fmt: skip
     """Predict and learn rows in steps of ``size``; return how many were learned: all, or those before ``trouble``."""
     plan, parameters, scale = nets.plan, nets.parameters, nets.scale
@@ -100,8 +97,8 @@ def learn_nets(
 
 @compiled
 def score_nets(
-    X: FloatArray, scores: FloatArray, rule: Rule, readout: int, cat_at: IntArray, eta: FloatArray,
-    hedge: Hedging, line: Line, inputs: Inputs, nets: Nets,
+    X: FloatArray, scores: FloatArray, rule: Rule, readout: int, cat_at: IntArray, eta: FloatArray, hedge: Hedging,
+    line: Line, inputs: Inputs, nets: Nets,
 ) -> None:  # fmt: skip
     """The score (n, m) of every row; nothing changes."""
     plan, scale = nets.plan, nets.scale
@@ -153,9 +150,8 @@ def out_of_units(h: FloatArray, scale: FloatArray, out: Array) -> None:
 
 @compiled_inside
 def set_walk(
-    x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray,
-    walk: FloatArray,
-) -> None:  # fmt: skip
+    x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, eta: FloatArray, h: FloatArray, walk: FloatArray
+) -> None:
     """The partial sums of one row, (N + 1, m)."""
     set_base(x, line, cat_at, z, walk[0])
     for i in range(h.shape[0]):

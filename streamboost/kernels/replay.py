@@ -1,7 +1,5 @@
 """The window of rows in compiled loops: what :mod:`streamboost.replay` remembers, and its targets now."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -9,25 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.kernels import layout
 from streamboost.kernels.bases import Line, base_scores
 from streamboost.kernels.compiling import compiled, compiled_inside
-from streamboost.kernels.layout import (
-    AT,
-    CODE,
-    DUE,
-    EVERY,
-    FILL,
-    MARK,
-    N_TREES,
-    OTHER,
-    ROOM,
-    ROW,
-    SEEN,
-    SOONEST,
-    WAITED,
-    WARM,
-    WARMUP,
-)  # fmt: skip
 from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, set_gradients
 from streamboost.kernels.tree_rows import Leaves, LevelBins, leaf_steps
 
@@ -56,47 +38,44 @@ def interval(fill: int, room: int, every: int, soonest: int) -> int:
 
 @compiled_inside
 def remember_row(
-    x: FloatArray,
-    y: FloatArray,
-    w: float,
-    plan: IntArray,
-    counts: IntArray,
-    leaf: Leaves,
-    cat_at: IntArray,
-    r: int,
+    x: FloatArray, y: FloatArray, w: float, plan: IntArray, counts: IntArray, leaf: Leaves, cat_at: IntArray, r: int,
     windows: Windows,
-) -> bool:
+) -> bool:  # fmt: skip
     """Write the row over the oldest in the window; return whether a refit is due."""
     edges, n_edges, level_bins = windows.edges[r], windows.n_edges[r], windows.level_bins[r]
     d = x.shape[0]
-    n_trees, at = plan[N_TREES], counts[AT]
-    row = plan[ROW] + at
+    n_trees, at = plan[layout.N_TREES], counts[layout.AT]
+    row = plan[layout.ROW] + at
     for j in range(d):
         windows.X[row, j] = x[j]
     for k in range(y.shape[0]):
         windows.y[row, k] = y[k]
     windows.weight[row] = w
-    mark = plan[MARK] + at * n_trees
+    start = plan[layout.LEAF_ID] + at * n_trees
     for i in range(n_trees):
-        windows.leaf_ids[mark + i] = leaf[i]
-    if counts[WARM]:
+        windows.leaf_ids[start + i] = leaf[i]
+    if counts[layout.WARM]:
         missing = edges.shape[1] + 1
         for j in range(d):
             below = 0
             for b in range(n_edges[j]):  # all of them: vectorised, faster than halving
                 below += edges[j, b] < x[j]
             if cat_at[j] >= 0:
-                below = int(level_bins[cat_at[j], int(x[j])]) if 0.0 <= x[j] < level_bins.shape[1] else plan[OTHER]
-            windows.codes[plan[CODE] + j * plan[ROOM] + at] = missing if x[j] != x[j] else below
-    counts[AT] = (at + 1) % plan[ROOM]
-    counts[FILL] = min(counts[FILL] + 1, plan[ROOM])
-    counts[WAITED] += 1
-    counts[SEEN] += 1
-    if counts[WARM]:
-        counts[DUE] = counts[WAITED] >= interval(counts[FILL], plan[ROOM], plan[EVERY], plan[SOONEST])
+                below = (
+                    int(level_bins[cat_at[j], int(x[j])]) if 0.0 <= x[j] < level_bins.shape[1] else plan[layout.OTHER]
+                )
+            windows.codes[plan[layout.CODE] + j * plan[layout.ROOM] + at] = missing if x[j] != x[j] else below
+    counts[layout.AT] = (at + 1) % plan[layout.ROOM]
+    counts[layout.FILL] = min(counts[layout.FILL] + 1, plan[layout.ROOM])
+    counts[layout.WAITED] += 1
+    counts[layout.SEEN] += 1
+    if counts[layout.WARM]:
+        counts[layout.DUE] = counts[layout.WAITED] >= interval(
+            counts[layout.FILL], plan[layout.ROOM], plan[layout.EVERY], plan[layout.SOONEST]
+        )
     else:
-        counts[DUE] = counts[FILL] >= plan[WARMUP]
-    return bool(counts[DUE] != 0)
+        counts[layout.DUE] = counts[layout.FILL] >= plan[layout.WARMUP]
+    return bool(counts[layout.DUE] != 0)
 
 
 @compiled

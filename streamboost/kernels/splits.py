@@ -1,7 +1,5 @@
 """The best split of a node, from its histogram: of numbers a cut, of levels a subset, each side within its bounds."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,18 +11,9 @@ Signs = NDArray[np.int8]
 
 @compiled_inside
 def best_split(
-    hist: FloatArray,
-    highest: IntArray,
-    is_level: BoolArray,
-    monotone: Signs,
-    low: float,
-    high: float,
-    m: int,
-    min_samples_leaf: int,
-    l2: float,
-    cat_l2: float,
-    noise: float,
-) -> tuple[int, int, np.uint64, bool, float]:
+    hist: FloatArray, highest: IntArray, is_level: BoolArray, monotone: Signs, low: float, high: float, m: int,
+    min_samples_leaf: int, l2: float, cat_l2: float, noise: float,
+) -> tuple[int, int, np.uint64, bool, float]:  # fmt: skip
     """Return the feature, the cut, the levels on the left, whether missing goes left, and the gain of the best split.
 
     Feature -1: nothing gains. Ties go to the first feature, and there to the first candidate (:func:`_pick`).
@@ -101,16 +90,9 @@ def _running_sums(bins: FloatArray, n: int, left: FloatArray) -> None:
 
 @compiled_inside
 def _score(
-    left: FloatArray,
-    missing: FloatArray,
-    total: FloatArray,
-    n: int,
-    m: int,
-    min_samples_leaf: int,
-    l2: float,
-    score: FloatArray,
-    right: FloatArray,
-) -> None:
+    left: FloatArray, missing: FloatArray, total: FloatArray, n: int, m: int, min_samples_leaf: int, l2: float,
+    score: FloatArray, right: FloatArray,
+) -> None:  # fmt: skip
     """Score the first n cuts where also the ``missing`` go left; -inf where a side has too few rows.
 
     The score is the sum of squared sums / (weight + l2) over both sides: what a split adds to it is its gain.
@@ -134,17 +116,9 @@ def _score(
 
 @compiled_inside
 def _score_bounded(
-    left: FloatArray,
-    missing: FloatArray,
-    total: FloatArray,
-    n: int,
-    min_samples_leaf: int,
-    l2: float,
-    low: float,
-    high: float,
-    sign: int,
-    score: FloatArray,
-) -> None:
+    left: FloatArray, missing: FloatArray, total: FloatArray, n: int, min_samples_leaf: int, l2: float, low: float,
+    high: float, sign: int, score: FloatArray,
+) -> None:  # fmt: skip
     """As :func:`_score`, of one output, where both sides keep to bounds and must not go against ``sign``."""
     last = left.shape[0] - 1
     for b in range(n):
@@ -174,13 +148,7 @@ def _bounded_score(total: float, weight: float, low: float, high: float) -> floa
 
 @compiled_inside
 def _pick(
-    n_left: FloatArray,
-    n_numbers: float,
-    n_missing: float,
-    scores: FloatArray,
-    parent: float,
-    gain: float,
-    noise: float,
+    n_left: FloatArray, n_numbers: float, n_missing: float, scores: FloatArray, parent: float, gain: float, noise: float
 ) -> tuple[int, int, float]:
     """Return the best cut of a column, the side of its missing (1: left) and its gain, if above ``gain``.
 

@@ -5,8 +5,6 @@ is -1 sends everything left, so that a leaf is a number below 2 ** depth whereve
 The statistics of a leaf are the sums of weight * target, one for each output, and then of weight.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -135,17 +133,9 @@ def set_thresholds(feature: IntArray, cut: Codes, n_bins: int, edges: FloatArray
 
 @compiled_inside
 def _note(
-    todo: IntArray,
-    limits: FloatArray,
-    n_todo: int,
-    p: int,
-    level: int,
-    at: int,
-    start: int,
-    stop: int,
-    low: float,
+    todo: IntArray, limits: FloatArray, n_todo: int, p: int, level: int, at: int, start: int, stop: int, low: float,
     high: float,
-) -> int:
+) -> int:  # fmt: skip
     """Note a node, its histogram, its rows and its bounds for later; return how many are noted."""
     todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = p, level, at
     todo[n_todo, 3], todo[n_todo, 4] = start, stop

@@ -6,8 +6,6 @@ The arrays of all boosters lie end to end (see :mod:`streamboost.boosting.loops.
 sums say, and only then anything learns.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
@@ -23,9 +21,9 @@ from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
 
 @compiled
 def learn_rows(
-    X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray,
-    rule: Rule, readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging,
-    paired_test: FloatArray, trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
+    X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray, rule: Rule,
+    readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, paired_test: FloatArray,
+    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 

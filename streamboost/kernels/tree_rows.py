@@ -1,6 +1,4 @@
-"""Trees in compiled loops: one row walked through all trees of a booster, and learned where it arrived."""
-
-from __future__ import annotations
+"""Leaves of trees: found by rows, read and taught; one row at a time in the loop of trees, many for a stack alone."""
 
 from typing import NamedTuple
 
@@ -8,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import BoolArray, FloatArray, IntArray
-from streamboost.kernels.compiling import compiled_inline, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 from streamboost.kernels.layout import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 
 Leaves = NDArray[np.uint16]
@@ -106,3 +104,43 @@ def leaf_steps(stats: FloatArray, bounds: FloatArray, l2: float, eta: FloatArray
                     said = min(max(said, bounds[j, q, 0]), bounds[j, q, 1])
                 steps[j, q, k] = eta[j] * said
     return steps
+
+
+@compiled
+def route(X: FloatArray, trees: Trees, depth: int, other: int) -> Leaves:
+    """Return the leaf (n, N) of each row (n, d) in each tree."""
+    n, d = X.shape
+    leaf = np.zeros((n, trees.level_bins.shape[0]), np.uint16)
+    for s in range(n if d > 0 else 0):
+        find_leaves(X[s], 0, 0, depth, trees, other, leaf[s])
+    return leaf
+
+
+@compiled
+def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> FloatArray:
+    """Return what the leaves (n, k) of the first k trees say, (n, k, m), each within its bounds if it has any."""
+    n, n_trees = leaf.shape
+    m = stats.shape[2] - 1
+    said = np.zeros((n, n_trees, m))
+    for s in range(n):
+        for i in range(n_trees):
+            at = stats[i, leaf[s, i]]
+            weight = at[m] + l2
+            if weight > 0.0:
+                for k in range(m):
+                    said[s, i, k] = at[k] / weight
+            if bounds.shape[1] > 0:
+                low, high = bounds[i, leaf[s, i], 0], bounds[i, leaf[s, i], 1]
+                for k in range(m):
+                    said[s, i, k] = min(max(said[s, i, k], low), high)
+    return said
+
+
+@compiled
+def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
+    """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
+    n_trees, n_leaves, width = stats.shape
+    flat = stats.reshape(n_trees * n_leaves, width)
+    for s in range(leaf.shape[0]):
+        if weight[s] != 0.0:
+            learn_leaves(flat, n_leaves, forget, leaf[s], targets[s], weight[s])

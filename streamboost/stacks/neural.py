@@ -16,8 +16,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import joined_columns
 from streamboost.features.standardizer import Raw, Standardizer
-from streamboost.kernels.nets import layout
-from streamboost.kernels.nets import stacks as kernels
+from streamboost.kernels.nets import layout, stacks
 from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
 from streamboost.stacks.base import Stack
 from streamboost.stacks.update_rules import UpdateRule, update_rule
@@ -181,7 +180,7 @@ class NeuralStack(Stack):
     def predict(self, X: FloatArray) -> FloatArray:
         """What each learner says, (n, N, m)."""
         said = np.empty((len(X), self.n_learners, self.n_outputs))
-        kernels.predict(self._inputs(X), self._plan, self.parameters, self.scale, said)
+        stacks.predict(self._inputs(X), self._plan, self.parameters, self.scale, said)
         return said
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
@@ -197,7 +196,7 @@ class NeuralStack(Stack):
 
     def _learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray, size: int, *, is_mean: bool) -> None:
         self._check_targets(X, targets)
-        lost = kernels.learn(
+        lost = stacks.learn(
             self._inputs(X),
             np.ascontiguousarray(targets, np.float64),
             np.ascontiguousarray(weight, np.float64),
@@ -218,10 +217,10 @@ class NeuralStack(Stack):
         )
 
     @property
-    def arrays(self) -> kernels.Nets:
+    def arrays(self) -> layout.Nets:
         """All that learning changes and reads, as the kernels take it."""
         moments = (self.parameters, self.first, self.second, self.average)
-        return kernels.Nets(self._plan, self._numbers, *moments, self.steps, self.scale)
+        return layout.Nets(self._plan, self._numbers, *moments, self.steps, self.scale)
 
     def set_rate(self, rate: float) -> None:
         """Take steps of another size from now on, as where a rate falls in the course of a run.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
-from streamboost.kernels import tree_growing, tree_leaves
+from streamboost.kernels import tree_growing, tree_rows
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
 from streamboost.stacks.base import LeafIds, Stack, Window
@@ -233,7 +233,7 @@ class TreeStack(Stack):
         """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay."""
         self._check_targets(X, targets)
         forget = math.inf if self.forget is None else float(self.forget)
-        tree_leaves.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
+        tree_rows.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
 
     def grow(self, k: int) -> None:
         """Append k trees that have seen nothing."""
@@ -331,11 +331,11 @@ class TreeStack(Stack):
             self.subset.reshape(-1), self.stats.reshape(-1, self.n_outputs + 1), self.bounds.reshape(-1, 2),
             self.level_bins, self.cat_at,
         )  # fmt: skip
-        return tree_leaves.route(X, trees, self.max_depth, self.other_bin)
+        return tree_rows.route(X, trees, self.max_depth, self.other_bin)
 
     def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
         """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
-        return tree_leaves.read(leaf_ids, self.stats, self.bounds, self.l2)
+        return tree_rows.read(leaf_ids, self.stats, self.bounds, self.l2)
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""

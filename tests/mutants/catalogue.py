@@ -42,7 +42,6 @@ _TREE = "streamboost/stacks/tree.py"
 _GROWING = "streamboost/kernels/tree_growing.py"
 _SPLITS = "streamboost/kernels/splits.py"
 _TREE_ROWS = "streamboost/kernels/tree_rows.py"
-_LEAVES = "streamboost/kernels/tree_leaves.py"
 _LOOP = "streamboost/kernels/tree_loop.py"
 _REPLAY = "streamboost/replay.py"
 _REPLAY_KERNELS = "streamboost/kernels/replay.py"
@@ -169,7 +168,7 @@ MUTANTS = [
     Mutant("tree-weight", _TREE_ROWS, "stats[at, k] = stats[at, k] * fade + w * targets[i, k]",
            "stats[at, k] = stats[at, k] * fade + targets[i, k]", TREES + " tests/boosting",
            "a leaf learns weighted rows"),
-    Mutant("tree-read-l2", _LEAVES, "weight = at[m] + l2", "weight = at[m]", TREES, "leaves are pulled towards 0"),
+    Mutant("tree-read-l2", _TREE_ROWS, "weight = at[m] + l2", "weight = at[m]", TREES, "leaves are pulled towards 0"),
     Mutant("tree-drawn", _TREE, "feature[feature >= 0] = columns[feature[feature >= 0]]", "pass", TREES,
            "columns that were drawn keep their numbers"),
     Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM]:", "if w > 0.0:", LOOPS,

@@ -236,7 +236,7 @@ def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
         assert held is not None
         assert held.window is not None
         N, n_leaves = stack.n_learners, 2**stack.max_depth
-        row[[layout.TREE, layout.NODE, layout.LEAF, layout.ROW, layout.MARK, layout.CODE]] = at
+        row[[layout.TREE, layout.NODE, layout.LEAF, layout.ROW, layout.LEAF_ID, layout.CODE]] = at
         row[[layout.N_TREES, layout.DEPTH, layout.OTHER]] = N, stack.max_depth, stack.other_bin
         row[layout.BASE], row[layout.ROOM] = compiled.base_rule(booster), held.window
         row[[layout.EVERY, layout.SOONEST, layout.WARMUP]] = held.refit_every, held.soonest, held.warmup

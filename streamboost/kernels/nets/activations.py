@@ -1,7 +1,5 @@
 """Activations of hidden layers, and the way back through them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,13 +1,11 @@
 """Networks of one convolution, forward and backward; the patches of an image are cut once for all learners."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamboost.kernels.compiling import compiled_inside
 from streamboost.kernels.nets import layout
 from streamboost.kernels.nets.activations import activate, through
-from streamboost.kernels.nets.layout import BLOCK, Array, Ints, section_of
+from streamboost.kernels.nets.layout import Array, Ints, section_of
 from streamboost.kernels.nets.outputs import speak
 from streamboost.kernels.nets.products import add_dots, combine, sum_of
 
@@ -60,8 +58,8 @@ def add_conv_gradient(
     at_intercepts = section_of(plan, 2)[0]
     lanes, errors = hidden.reshape(hidden.size), error.reshape(error.size)
     for i in range(N):
-        for start in range(0, n, BLOCK // 4):
-            count = min(BLOCK // 4, n - start)
+        for start in range(0, n, layout.BLOCK // 4):
+            count = min(layout.BLOCK // 4, n - start)
             for k in range(m):
                 g = at_out + (k * N + i) * Q
                 e = (start * N + i) * m + k

@@ -1,7 +1,5 @@
 """Dense networks, forward and backward, all learners at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamboost.kernels.compiling import compiled_inside

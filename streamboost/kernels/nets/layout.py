@@ -1,7 +1,5 @@
 """How the numbers of N small networks are laid out: the places in ``plan`` and ``numbers``, and the three sections."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +17,7 @@ DEPTH, HEIGHT, WIDTH, KERNEL, STRIDE, PADDING, ROWS_OUT, COLUMNS_OUT = range(9, 
 PLAN_SIZE = 17
 
 # Places in numbers, and in scale.
-RATE, BETA1, BETA2, EPS, BEND = range(5)
+RATE, BETA1, BETA2, EPS, AVERAGING_POWER = range(5)
 UNIT, SUM, WEIGHT = range(3)
 
 BLOCK = 32  # rows taken at a time, so that their hidden layer stays in the nearest cache

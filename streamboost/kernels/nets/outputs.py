@@ -3,26 +3,12 @@
 The unit follows the size of the targets, so that the numbers inside a network are about 1 whatever it is told.
 """
 
-from __future__ import annotations
-
 import math
 
 from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled_inside
-from streamboost.kernels.nets.layout import (
-    INPUTS,
-    LEARNERS,
-    POSITIONS,
-    SCALED,
-    SUM,
-    UNIT,
-    UNITS,
-    WEIGHT,
-    Array,
-    Ints,
-    Nets,
-    section_of,
-)  # fmt: skip
+from streamboost.kernels.nets import layout
+from streamboost.kernels.nets.layout import Array, Ints, Nets, section_of
 from streamboost.kernels.nets.products import dot
 
 MEMORY = 1000.0  # rows over which the size of the targets is forgotten
@@ -34,8 +20,8 @@ FAR = 1024.0  # a unit that changes by more begins its moments anew: their fourt
 def speak(hidden: Array, plan: Ints, parameters: Array, out: Array) -> None:
     """Write the output layer (n, N, m) of flat hidden layers (n N Q)."""
     n, N, m = out.shape
-    Q = plan[UNITS] * plan[POSITIONS]
-    at_out = plan[INPUTS] * N * plan[UNITS]
+    Q = plan[layout.UNITS] * plan[layout.POSITIONS]
+    at_out = plan[layout.INPUTS] * N * plan[layout.UNITS]
     at_intercepts = at_out + N * m * Q
     for i in range(N):
         for s in range(n):
@@ -51,7 +37,7 @@ def in_units(out: Array, scale: FloatArray, said: FloatArray) -> None:
     for s in range(out.shape[0]):
         for i in range(out.shape[1]):
             for k in range(out.shape[2]):
-                said[s, i, k] = out[s, i, k] * scale[UNIT, i]
+                said[s, i, k] = out[s, i, k] * scale[layout.UNIT, i]
 
 
 @compiled_inside
@@ -71,7 +57,7 @@ def set_errors(
     for s in range(out.shape[0]):
         w = weight[s] / total
         for i in range(out.shape[1]):
-            inverse = 1.0 / scale[UNIT, i]
+            inverse = 1.0 / scale[layout.UNIT, i]
             for k in range(out.shape[2]):
                 error[s, i, k] = w * (out[s, i, k] - targets[s, i, k] * inverse) if w > 0.0 else 0.0
 
@@ -88,22 +74,22 @@ def follow_targets(targets: FloatArray, weight: FloatArray, nets: Nets) -> int:
             for k in range(m):
                 if weight[s] > 0.0 and not abs(targets[s, i, k]) <= 1e150:
                     return i
-    if nets.plan[SCALED] == 0:
+    if nets.plan[layout.SCALED] == 0:
         return -1
     for i in range(N):
-        is_first = scale[SUM, i] == 0.0
+        is_first = scale[layout.SUM, i] == 0.0
         for s in range(n):
             if weight[s] > 0.0:
                 squares = 0.0
                 for k in range(m):
                     squares += targets[s, i, k] * targets[s, i, k]
-                scale[SUM, i] = FORGOTTEN * scale[SUM, i] + weight[s] * squares / m
-                scale[WEIGHT, i] = FORGOTTEN * scale[WEIGHT, i] + weight[s]
-        size = math.sqrt(scale[SUM, i] / scale[WEIGHT, i])
-        unit = scale[UNIT, i]
+                scale[layout.SUM, i] = FORGOTTEN * scale[layout.SUM, i] + weight[s] * squares / m
+                scale[layout.WEIGHT, i] = FORGOTTEN * scale[layout.WEIGHT, i] + weight[s]
+        size = math.sqrt(scale[layout.SUM, i] / scale[layout.WEIGHT, i])
+        unit = scale[layout.UNIT, i]
         if size > 0.0 and (is_first or size > 2.0 * unit or size < 0.5 * unit):
-            scale[UNIT, i] = 2.0 ** math.floor(math.log2(size) + 0.5)
-            _change_unit(i, unit / scale[UNIT, i], nets)
+            scale[layout.UNIT, i] = 2.0 ** math.floor(math.log2(size) + 0.5)
+            _change_unit(i, unit / scale[layout.UNIT, i], nets)
     return -1
 
 
@@ -118,7 +104,7 @@ def _change_unit(i: int, ratio: float, nets: Nets) -> None:
         at, repeats, block = section_of(nets.plan, section)
         power = ratio * ratio if section == 0 else ratio  # the hidden layer's gradient has W2 in it as well
         for r in range(repeats):
-            start = at + (r * nets.plan[LEARNERS] + i) * block
+            start = at + (r * nets.plan[layout.LEARNERS] + i) * block
             stop = start + block
             if section > 0:
                 _multiply(nets.parameters, start, stop, ratio)

@@ -1,7 +1,5 @@
 """Sums of products, which are nearly all of the work of networks: each in an order that is always the same."""
 
-from __future__ import annotations
-
 from streamboost.kernels.compiling import compiled_inside, compiled_loosely
 from streamboost.kernels.nets.layout import Array
 

@@ -18,79 +18,24 @@ Every sum is added up in an order that depends neither on N nor on how many rows
 to the last bit, whatever company it keeps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamboost._types import FloatArray
 from streamboost.kernels.compiling import compiled, compiled_inside
-from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
+from streamboost.kernels.nets import layout
 from streamboost.kernels.nets.conv import add_conv_gradient, conv_forward, cut_patches
 from streamboost.kernels.nets.dense import add_dense_gradient, dense_forward
-from streamboost.kernels.nets.layout import (
-    ACTIVATION,
-    AVERAGED,
-    BLOCK,
-    COLUMNS_OUT,
-    DEPTH,
-    HEIGHT,
-    INPUTS,
-    KERNEL,
-    LEARNERS,
-    OUTPUTS,
-    PADDING,
-    PLAN_SIZE,
-    POSITIONS,
-    ROWS_OUT,
-    RULE,
-    SCALED,
-    STRIDE,
-    UNIT,
-    UNITS,
-    WIDTH,
-    Array,
-    Ints,
-    Nets,
-)  # fmt: skip
+from streamboost.kernels.nets.layout import Array, Ints, Nets
 from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors, total_weight
 from streamboost.kernels.nets.steps import take_step
-
-__all__ = [  # what stacks need: the loops, and how to fill in a plan
-    "ACTIVATION",
-    "AVERAGED",
-    "COLUMNS_OUT",
-    "DEPTH",
-    "HEIGHT",
-    "INPUTS",
-    "KERNEL",
-    "LEAKY_RELU",
-    "LEARNERS",
-    "OUTPUTS",
-    "PADDING",
-    "PLAN_SIZE",
-    "POSITIONS",
-    "RELU",
-    "ROWS_OUT",
-    "RULE",
-    "SCALED",
-    "SIGMOID",
-    "STRIDE",
-    "TANH",
-    "UNIT",
-    "UNITS",
-    "WIDTH",
-    "Nets",
-    "learn",
-    "predict",
-]  # fmt: skip
 
 
 @compiled_inside
 def make_room(plan: Ints, size: int, like: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Room for so many rows: patches, where there are any, the hidden layer and its errors, outputs and theirs."""
-    N, m, is_conv = plan[LEARNERS], plan[OUTPUTS], plan[KERNEL] > 0
-    width = N * plan[UNITS] * plan[POSITIONS]
-    patches = np.empty((size, (plan[INPUTS] - 1) * plan[POSITIONS] if is_conv else 0), like.dtype)
+    N, m, is_conv = plan[layout.LEARNERS], plan[layout.OUTPUTS], plan[layout.KERNEL] > 0
+    width = N * plan[layout.UNITS] * plan[layout.POSITIONS]
+    patches = np.empty((size, (plan[layout.INPUTS] - 1) * plan[layout.POSITIONS] if is_conv else 0), like.dtype)
     hidden, delta = np.empty((size, width), like.dtype), np.empty((1 if is_conv else size, width), like.dtype)
     return patches, hidden, delta, np.empty((size, N, m), like.dtype), np.empty((size, N, m), like.dtype)
 
@@ -98,7 +43,7 @@ def make_room(plan: Ints, size: int, like: Array) -> tuple[Array, Array, Array, 
 @compiled_inside
 def forward(Z: Array, patches: Array, plan: Ints, parameters: Array, hidden: Array, out: Array) -> None:
     """Both layers, of either kind of network."""
-    if plan[KERNEL] > 0:
+    if plan[layout.KERNEL] > 0:
         cut_patches(Z, plan, patches)
         conv_forward(patches, plan, parameters, hidden, out)
     else:
@@ -110,8 +55,8 @@ def backward(
     Z: Array, patches: Array, hidden: Array, error: Array, plan: Ints, parameters: Array, delta: Array, gradient: Array
 ) -> None:
     """Add to the gradient what rows bring whose loss has the derivative ``error`` (n, N, m) by the output layer."""
-    if plan[KERNEL] > 0:
-        one_learner = delta.reshape(delta.size)[: plan[UNITS] * plan[POSITIONS]]
+    if plan[layout.KERNEL] > 0:
+        one_learner = delta.reshape(delta.size)[: plan[layout.UNITS] * plan[layout.POSITIONS]]
         add_conv_gradient(patches, hidden, error, plan, parameters, one_learner, gradient)
     else:
         add_dense_gradient(Z, hidden, error, plan, parameters, delta[: Z.shape[0]], gradient)
@@ -120,9 +65,9 @@ def backward(
 @compiled
 def predict(Z: Array, plan: Ints, parameters: Array, scale: FloatArray, said: FloatArray) -> None:
     """Write what each learner says (n, N, m) of the inputs (n, d + 1), of which the last is 1."""
-    patches, hidden, _, out, _ = make_room(plan, min(Z.shape[0], BLOCK), Z)
-    for start in range(0, Z.shape[0], BLOCK):
-        n = min(BLOCK, Z.shape[0] - start)
+    patches, hidden, _, out, _ = make_room(plan, min(Z.shape[0], layout.BLOCK), Z)
+    for start in range(0, Z.shape[0], layout.BLOCK):
+        n = min(layout.BLOCK, Z.shape[0] - start)
         forward(Z[start : start + n], patches[:n], plan, parameters, hidden[:n], out[:n])
         in_units(out[:n], scale, said[start : start + n])
 
@@ -135,7 +80,7 @@ def learn(Z: Array, targets: FloatArray, weight: FloatArray, size: int, is_mean:
     """
     plan, parameters, scale = nets.plan, nets.parameters, nets.scale
     size = max(min(size, Z.shape[0]), 1)
-    patches, hidden, delta, out, error = make_room(plan, min(size, BLOCK), Z)
+    patches, hidden, delta, out, error = make_room(plan, min(size, layout.BLOCK), Z)
     gradient = np.empty_like(parameters)
     for start in range(0, Z.shape[0], size):
         stop = min(start + size, Z.shape[0])
@@ -147,8 +92,8 @@ def learn(Z: Array, targets: FloatArray, weight: FloatArray, size: int, is_mean:
         if bad >= 0:
             return bad
         gradient[:] = 0
-        for low in range(start, stop, BLOCK):
-            high = min(low + BLOCK, stop)
+        for low in range(start, stop, layout.BLOCK):
+            high = min(low + layout.BLOCK, stop)
             n = high - low
             forward(Z[low:high], patches[:n], plan, parameters, hidden[:n], out[:n])
             set_errors(out[:n], targets[low:high], weight[low:high], total if is_mean else 1.0, scale, error[:n])

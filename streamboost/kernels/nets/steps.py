@@ -1,24 +1,10 @@
 """The steps networks take: update rules, averages of what they led to, and learners that lost their way."""
 
-from __future__ import annotations
-
 import math
 
 from streamboost.kernels.compiling import compiled_inside
-from streamboost.kernels.nets.layout import (
-    AVERAGED,
-    BEND,
-    BETA1,
-    BETA2,
-    EPS,
-    LEARNERS,
-    RATE,
-    RULE,
-    Array,
-    Ints,
-    Nets,
-    section_of,
-)  # fmt: skip
+from streamboost.kernels.nets import layout
+from streamboost.kernels.nets.layout import Array, Ints, Nets, section_of
 
 PLAIN, MOMENTUM, ADAGRAD, ADAM = range(4)
 
@@ -29,13 +15,13 @@ def take_step(nets: Nets, gradient: Array) -> int:
 
     If a learner has lost its way nothing is changed and that learner is returned; else -1.
     """
-    plan, steps, rate = nets.plan, nets.steps, nets.numbers[RATE]
-    if _is_lost(plan[RULE], rate, nets.parameters, gradient):
+    plan, steps, rate = nets.plan, nets.steps, nets.numbers[layout.RATE]
+    if _is_lost(plan[layout.RULE], rate, nets.parameters, gradient):
         return _lost_learner(plan, rate, nets.parameters, gradient)
-    N = plan[LEARNERS]
+    N = plan[layout.LEARNERS]
     for i in range(N):
         steps[0, i] += 1
-        steps[1, i] += plan[AVERAGED]
+        steps[1, i] += plan[layout.AVERAGED]
     start = 0
     while start < N:
         stop = start + 1
@@ -69,12 +55,12 @@ def _is_lost(rule: int, rate: float, parameters: Array, gradient: Array) -> bool
 @compiled_inside
 def _lost_learner(plan: Ints, rate: float, parameters: Array, gradient: Array) -> int:
     """The first learner of which :func:`_is_lost` holds."""
-    for i in range(plan[LEARNERS]):
+    for i in range(plan[layout.LEARNERS]):
         for section in range(3):
             at, repeats, block = section_of(plan, section)
             for r in range(repeats):
-                low = at + (r * plan[LEARNERS] + i) * block
-                if _is_lost(plan[RULE], rate, parameters[low : low + block], gradient[low : low + block]):
+                low = at + (r * plan[layout.LEARNERS] + i) * block
+                if _is_lost(plan[layout.RULE], rate, parameters[low : low + block], gradient[low : low + block]):
                     return i
     return 0
 
@@ -84,21 +70,23 @@ def _step_range(low: int, high: int, i: int, nets: Nets, gradient: Array) -> Non
     """Step from low to high, where all learners have taken as many steps as learner i."""
     plan, numbers, steps = nets.plan, nets.numbers, nets.steps
     p, g = nets.parameters[low:high], gradient[low:high]
-    rule, rate = plan[RULE], p.dtype.type(numbers[RATE])
+    rule, rate = plan[layout.RULE], p.dtype.type(numbers[layout.RATE])
     if rule == PLAIN:
         for j in range(p.shape[0]):
             p[j] -= rate * g[j]
     elif rule == MOMENTUM:
-        _momentum(p, g, nets.first[low:high], rate, p.dtype.type(numbers[BETA1]))
+        _momentum(p, g, nets.first[low:high], rate, p.dtype.type(numbers[layout.BETA1]))
     elif rule == ADAGRAD:
-        _adagrad(p, g, nets.second[low:high], rate, p.dtype.type(numbers[EPS]))
+        _adagrad(p, g, nets.second[low:high], rate, p.dtype.type(numbers[layout.EPS]))
     else:
-        left1, left2 = 1.0 - numbers[BETA1] ** steps[0, i], 1.0 - numbers[BETA2] ** steps[0, i]
-        rate = p.dtype.type(numbers[RATE] * math.sqrt(left2) / left1)
-        eps = p.dtype.type(numbers[EPS] * math.sqrt(left2))
-        _adam(p, g, nets.first[low:high], nets.second[low:high], rate, numbers[BETA1], numbers[BETA2], eps)
-    if plan[AVERAGED]:
-        part = p.dtype.type((numbers[BEND] + 1.0) / (steps[1, i] + numbers[BEND]))
+        left1, left2 = 1.0 - numbers[layout.BETA1] ** steps[0, i], 1.0 - numbers[layout.BETA2] ** steps[0, i]
+        rate = p.dtype.type(numbers[layout.RATE] * math.sqrt(left2) / left1)
+        eps = p.dtype.type(numbers[layout.EPS] * math.sqrt(left2))
+        _adam(
+            p, g, nets.first[low:high], nets.second[low:high], rate, numbers[layout.BETA1], numbers[layout.BETA2], eps
+        )
+    if plan[layout.AVERAGED]:
+        part = p.dtype.type((numbers[layout.AVERAGING_POWER] + 1.0) / (steps[1, i] + numbers[layout.AVERAGING_POWER]))
         mean = nets.average[low:high]
         for j in range(p.shape[0]):
             mean[j] += (p[j] - mean[j]) * part
