@@ -48,7 +48,7 @@ def line_of(lines: Line, r: int) -> Line:
     return Line(lines.counts[r], lines.mean[r], lines.m2[r], lines.signs[r], lines.weights[r], lines.effects[r])
 
 
-@compiled_inside
+@compiled_inline
 def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: FloatArray, z: FloatArray) -> None:
     """Write (x - mean) / sd, clipped, and a last 1; missing values and constant columns become 0."""
     d = x.shape[0]
@@ -71,7 +71,7 @@ def level_of(x: float, n_levels: int) -> int:
     return int(x) if 0.0 <= x < n_levels else n_levels - 1
 
 
-@compiled_inside
+@compiled_inline
 def add_effects(x: FloatArray, cat_at: IntArray, effects: FloatArray, out: FloatArray) -> None:
     """Add what the levels of a row add to y⁰."""
     if effects.shape[0] == 0:

@@ -65,7 +65,13 @@ class _KernelCompiler(Compiler):
 
 
 class _InsideLibrary(JITCodeLibrary):
-    """The code of a function that is compiled into its callers: simplified, but not optimised or loaded by itself."""
+    """The code of a function that is compiled into its callers: a little simplified, but not optimised or loaded."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
+        for function in module.functions:
+            passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
         pass
@@ -91,7 +97,8 @@ class _InsideCompiler(_KernelCompiler):
         return super().define_pipelines()
 
 
-OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# of forceinline also the absence is told: what an inlined function calls would inherit it
+OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": False}
 INSIDE: Any = {**OPTIONS, "no_cpython_wrapper": True, "pipeline_class": _InsideCompiler}
 
 
@@ -118,7 +125,7 @@ def compiled_inside(function: F) -> F:
 
 def compiled_inline(function: F) -> F:
     """Compile as :func:`compiled_inside` does, into each caller: for loops so hot that a call would be felt."""
-    return cast(F, njit(forceinline=True, **INSIDE)(function))
+    return cast(F, njit(**{**INSIDE, "forceinline": True})(function))
 
 
 def compiled_loosely(*freedoms: str) -> Callable[[F], F]:

@@ -156,14 +156,14 @@ def learn_hedge(
     kind, option, ridge, posterior = rule.kind, rule.option, rule.ridge, hedge.posterior
     (E, m), V = expert_scores.shape, hedge.decays.shape[0] - 1
     predictions, lost, vote = np.empty((E, m)), np.empty(E + V), np.empty(m)
-    for e in range(E):
-        to_prediction(kind, expert_scores[e], predictions[e])
-        lost[e] = expert_loss(kind, option, ridge, expert_scores[e], y)
-    for v in range(V):  # the score and the loss of each voter
-        for k in range(m):
-            vote[k] = 0.0
-            for e in range(E):
-                vote[k] += posterior[v, e] * predictions[e, k]
-        to_score(kind, vote)
-        lost[E + v] = expert_loss(kind, option, ridge, vote, y)
+    for v in range(E + V):  # the losses of the experts, then those of the voters
+        if v < E:
+            to_prediction(kind, expert_scores[v], predictions[v])
+        else:
+            for k in range(m):
+                vote[k] = 0.0
+                for e in range(E):
+                    vote[k] += posterior[v - E, e] * predictions[e, k]
+            to_score(kind, vote)
+        lost[v] = expert_loss(kind, option, ridge, expert_scores[v] if v < E else vote, y)
     count_losses(lost, w, hedge, paired_test)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
-from streamboost.kernels.compiling import compiled, compiled_inside
+from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 
 Signs = NDArray[np.int8]
 
@@ -29,14 +29,14 @@ def learn_moment(x: float, w: float, j: int, count: FloatArray, mean: FloatArray
         m2[j] += w * away * (x - mean[j])
 
 
-@compiled_inside
+@compiled_inline
 def inverse_deviation(count: float, mean: float, m2: float) -> float:
     """1 / sd of a column, or 0 where its spread is rounding noise of its mean."""
     variance = m2 / count if count > 0.0 else 0.0
     return 1.0 / math.sqrt(variance) if variance > 1e-20 * mean * mean else 0.0
 
 
-@compiled_inside
+@compiled_inline
 def standard(x: float, mean: float, inverse: float, clip: float) -> float:
     """(x - mean) / sd, clipped; a missing value becomes 0."""
     there = (x - mean) * inverse
@@ -87,7 +87,7 @@ def apply(Z: FloatArray, W: FloatArray, signs: Signs) -> FloatArray:
     return out
 
 
-@compiled_inside
+@compiled_inline
 def apply_row(z: FloatArray, W: FloatArray, signs: Signs, out: FloatArray) -> None:
     """Wᵀ z, where a weight of the wrong sign counts as 0."""
     for k in range(out.shape[0]):

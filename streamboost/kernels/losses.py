@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.kernels.compiling import compiled_inside
+from streamboost.kernels.compiling import compiled_inline, compiled_inside
 
 SQUARED, ABSOLUTE, QUANTILE, HUBER, POISSON, LOGISTIC, HINGE, SOFTMAX = range(8)
 DESCENT, RESIDUAL = range(2)
@@ -26,7 +26,7 @@ class Rule(NamedTuple):
     descent: int
 
 
-@compiled_inside
+@compiled_inline
 def to_prediction(kind: int, score: FloatArray, out: FloatArray) -> None:
     """Where experts are mixed: probabilities and means for log losses, else the scores themselves."""
     m = score.shape[0]

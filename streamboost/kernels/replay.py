@@ -93,13 +93,12 @@ def fresh_target(
         for s in range(n):
             for k in range(m):
                 target[s, k] = 0.0
-            for j in range(i):
+            for j in range(i + 1):
                 add_gradient(kind, option, ridge, scores[s], y[s], target[s])
-                for k in range(m):
+                for k in range(m if j < i else 0):
                     moved = steps[j, leaf_ids[s, j], k]
                     target[s, k] -= moved / eta[j] if eta[j] > 0.0 else 0.0
                     scores[s, k] -= moved
-            add_gradient(kind, option, ridge, scores[s], y[s], target[s])
         return
     whole = i - i % 4
     if m == 1:
