@@ -68,8 +68,12 @@ class _InsideLibrary(JITCodeLibrary):
     """The code of a function that is compiled into its callers: a little simplified, but not optimised or loaded."""
 
     def _optimize_functions(self, module: Any) -> None:
+        try:
+            passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
+        except (AttributeError, TypeError):  # a Numba whose passes are made otherwise: its own way takes longer
+            super()._optimize_functions(module)
+            return
         module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
         for function in module.functions:
             passes.run(function, builder)
 
