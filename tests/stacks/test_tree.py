@@ -144,6 +144,14 @@ def test_the_gains_add_up_to_the_loss_taken_off():
     assert stack.feature_gains().sum() == pytest.approx(taken_off)
 
 
+def test_a_value_at_the_threshold_goes_left():
+    X, target = np.repeat([[0.0], [1.0]], 20, axis=0), np.repeat([[1.0], [3.0]], 20, axis=0)
+    stack, _ = refitted(X, target, max_depth=1)
+    assert stack.threshold.ravel()[0] == 0.5
+    left, at, after, right = stack.predict(np.array([[0.0], [0.5], [np.nextafter(0.5, 1.0)], [1.0]]))[:, 0, 0]
+    assert left == at < after == right
+
+
 def test_feature_gains_name_the_column_that_matters_and_follow_refits():
     X, _ = some_rows(100, 3)
     stack, _ = refitted(X, np.sign(X[:, 1:2]), max_depth=2)
