@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from streamboost.cli import demo_command, model_commands, predict_command, run_command
+from streamboost.cli import model_commands, predict_command, run_command
 from streamboost.cli.arguments import UsageError, flag, option, usage_errors
 from streamboost.cli.display import sentence_of, terminal
 from streamboost.errors import require
@@ -66,7 +66,15 @@ def serve(
     raise typer.Exit(serve_model(model, **options))
 
 
-app.command("demo")(demo_command.demo)
+@app.command()
+def demo(
+    rows: Annotated[int | None, option("How many rows of the stream; all if left out.", min=1, max=45_312)] = None,
+    no_picture: Annotated[bool, flag("Draw no demo.png.", "--no-picture")] = False,
+) -> None:
+    """Learn the shipped electricity stream beside simple baselines, and draw what happened."""
+    from streamboost.cli.demo_command import demo as show
+
+    show(rows, no_picture)
 
 
 @app.command(  # its words, --help among them, are for the experiments

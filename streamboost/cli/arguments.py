@@ -1,16 +1,18 @@
-"""What commands are given: options, and errors in them; a source, with a look at its first rows, and an early end."""
+"""What commands are given: options, and errors in them. Imports nothing that takes its time, as nothing does that
+``--help`` or a completion needs: a command imports what it works with when it is called.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from streamboost.cli.display import sentence_of
-from streamboost.sources import BadRow, Batch, FileSource, Position, Source, open_source
 
 
 def option(help: str, metavar: str | None = None, **settings: Any) -> Any:
@@ -25,99 +27,9 @@ def flag(help: str, *names: str, **settings: Any) -> Any:
 
 Format = Annotated[str | None, option("csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
 Types = Annotated[list[str] | None, option("A column's type, such as zip=string; may be repeated.", "COL=TYPE")]
-
-NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
-
-
-class PeekableSource(Source):
-    """A source whose first rows can be peeked at, and which ends after some rows; if strict, a bad one is an error."""
-
-    def __init__(self, source: Source, strict: bool = False, *, end_after: int | None = None) -> None:
-        self.source, self.end_after = source, end_after
-        self.on_bad: Any = "raise"  # or a callable that gets bad rows, those met before it was set among them
-        self._unread: list[BadRow] = []
-        if not strict and getattr(source, "on_bad", None) == "raise":
-            source.on_bad = self._keep_bad  # type: ignore[attr-defined]
-        self._held: tuple[Position, Batch | None, Iterator[Batch]] | None = None
-
-    def first(self, position: Position = None, n_rows: int = 1000) -> Any:
-        """Return the first rows after ``position`` as a table; None if there are none."""
-        batches = self._batches(position, n_rows)
-        batch = next(batches, None)
-        self._held = (position, batch, batches)
-        return None if batch is None else batch.table
-
-    def read(self, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
-        """Yield the rows after ``position``, those peeked at among them."""
-        unread, self._unread = self._unread, []
-        for bad in unread:
-            self._keep_bad(bad)
-        held, self._held = self._held, None
-        batches, left = self._after(held, position, n_rows), self.end_after
-        while (batch := next(batches, None)) is not None:
-            if left is not None and batch.table.num_rows > left:
-                # A position within a batch is the source's to tell: it is asked again, for no more than what is left.
-                batches.close()
-                batches = self._after(None, position, left)
-                continue
-            yield batch
-            position = batch.position
-            if left is not None and (left := left - batch.table.num_rows) == 0:
-                return
-
-    def _after(self, held: Any, position: Position, n_rows: int) -> Any:
-        if held is None or held[0] != position:
-            yield from self._batches(position, n_rows)
-        elif held[1] is not None:
-            yield held[1]
-            yield from held[2]
-
-    def _batches(self, position: Position, n_rows: int) -> Iterator[Batch]:
-        if self.end_after is not None and isinstance(self.source, FileSource):  # a pipe cannot be asked again
-            return self.source.read_first(self.end_after, position, n_rows)
-        return iter(self.source.read(position, n_rows))
-
-    def acknowledge(self, position: Position) -> None:
-        """Commit a position."""
-        self.source.acknowledge(position)
-
-    def progress(self, position: Position) -> float | None:
-        """Return the share of rows before ``position``."""
-        return self.source.progress(position)
-
-    @property
-    def stop(self) -> Any:
-        """Return what the source calls while it waits, to know whether to stop; False if it never does."""
-        return getattr(self.source, "stop", False)
-
-    @stop.setter
-    def stop(self, asked: Callable[[], bool] | None) -> None:
-        self.source.stop = asked  # type: ignore[attr-defined]
-
-    def _keep_bad(self, bad: BadRow) -> None:
-        (self.on_bad if callable(self.on_bad) else self._unread.append)(bad)
-
-
-def open_rows(
-    where: Sequence[str],
-    format: str | None = None,
-    types: Sequence[str] | None = None,
-    *,
-    follow: bool = False,
-    strict: bool = True,
-    end_after: int | None = None,
-) -> PeekableSource:
-    """Open a source with the options that were given; refuse those that one of this kind does not take."""
-    is_generated = any(part.startswith("synthetic:") for part in where)
-    if format is not None and any(part.startswith(NOT_FILES) for part in where):
-        raise UsageError("--format is for files.")
-    if follow and is_generated:
-        raise UsageError("--follow is for files and brokers; generated rows have no end anyway.")
-    if types and is_generated:
-        raise UsageError("--type is for files and brokers; generated rows have their types.")
-    options = {"format": format, "follow": follow, "types": parse_types(types or ())}
-    opened = open_source(*where, **{name: value for name, value in options.items() if value})
-    return PeekableSource(opened, strict, end_after=end_after)
+ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
+AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
+METRICS = ("rmse", "mae", "r2", "accuracy", "kappa", "log_loss", "auc")  # of streamboost.metrics.BY_NAME
 
 
 def parse_types(words: Sequence[str]) -> dict[str, str]:
@@ -142,9 +54,11 @@ def usage_errors() -> Iterator[None]:
     """Turn errors in here into :class:`UsageError`."""
     try:
         yield
-    except (BadRow, ConnectionError):  # of the rows or of a broker, not of the call
-        raise
     except (ValueError, TypeError, OSError, ImportError) as error:
+        from streamboost.sources.base import BadRow
+
+        if isinstance(error, (BadRow, ConnectionError)):  # of the rows or of a broker, not of the call
+            raise
         raise UsageError(sentence_of(error)) from error
 
 

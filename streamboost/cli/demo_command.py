@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,6 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from streamboost import SGBClassifier
 from streamboost._types import FloatArray, IntArray
-from streamboost.cli.arguments import flag, option
 from streamboost.dashboard.export import write_page
 from streamboost.dashboard.feed import Feed
 from streamboost.dashboard.observation import observe_report
@@ -29,11 +27,8 @@ NEXT = """Next: your own rows, with SGBClassifier().learn(X, y), or from a file:
 Watch a stream live: streamboost run shipped:electricity --target target --dashboard"""
 
 
-def demo(
-    rows: Annotated[int | None, option("How many rows of the stream; all if left out.", min=1, max=45_312)] = None,
-    no_picture: Annotated[bool, flag("Draw no demo.png.", "--no-picture")] = False,
-) -> None:
-    """Learn the shipped electricity stream beside simple baselines, and draw what happened."""
+def demo(rows: int | None = None, no_picture: bool = False) -> None:
+    """Learn the stream, or its first ``rows``, beside simple baselines; print and draw what happened."""
     X, y, names, _ = load_electricity()
     X, y = X[:rows], y[:rows]
     stream = pa.table({**dict(zip(names, X.T, strict=True)), "target": y})

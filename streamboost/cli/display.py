@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streamboost.dashboard.feed import Feed
-from streamboost.dashboard.observation import observe_report
-from streamboost.evaluation.reports import Report
-from streamboost.runs.run import Run
-from streamboost.sources import Source
+if TYPE_CHECKING:
+    from streamboost.evaluation.reports import Report
+    from streamboost.runs.run import Run
+    from streamboost.sources import Source
 
 COLUMNS_SHOWN = 40
 SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
@@ -88,7 +87,10 @@ class Dashboard:
     """Publishes the reports of a run to a feed, and serves its page if a port is given."""
 
     def __init__(self, run: Run, *, title: str, target: str, port: int | None) -> None:
-        self.run = run
+        from streamboost.dashboard.feed import Feed
+        from streamboost.dashboard.observation import observe_report
+
+        self.run, self.observe = run, observe_report
         self.feed = Feed(title, {"source": title, "target": target, "task": run.options.task})
         self.page = None
         if port is not None:
@@ -100,7 +102,7 @@ class Dashboard:
     def see(self, report: Report) -> None:
         """Publish a report."""
         workers = self.run.model.metrics() if hasattr(self.run.model, "detach") else ()
-        self.feed.publish(observe_report(self.run.model, report, quarantined=self.run.bad.n, workers=workers))
+        self.feed.publish(self.observe(self.run.model, report, quarantined=self.run.bad.n, workers=workers))
 
     def __enter__(self) -> Self:
         return self

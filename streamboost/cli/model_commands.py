@@ -6,58 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
 import typer
 from rich.console import Console
 
-from streamboost.cli.arguments import Format, Types, UsageError, check_column, flag, open_rows, option, usage_errors
+from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, UsageError, check_column, option, usage_errors
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
-from streamboost.cluster.crew import Cut
-from streamboost.estimators.base import StreamEstimator
-from streamboost.estimators.describe import describe, plain, plain_metrics
-from streamboost.evaluation.adapters import task_of
-from streamboost.evaluation.predictions import predict
-from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
-from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
-from streamboost.persistence.snapshots import load
-from streamboost.runs.guard import Guard
-from streamboost.sources import BadRow
-
-ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
-AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
-
-
-def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimator:
-    """Load the model of a file, or of the newest checkpoint of a directory."""
-    model = _load(path)
-    model = model.model if isinstance(model, Checkpoint) else model
-    if isinstance(model, Cut):
-        found = f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind})"
-        way_out = "Go on with it by streamboost run --resume, or attach it in Python: see docs/scale.md."
-        raise ValueError(f"{found}. {way_out}")
-    if not isinstance(model, StreamEstimator):
-        raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
-    if must_have_learned and not hasattr(model, "committee_"):
-        raise UsageError(f"{str(path)!r} has learned no row yet. Run it on a stream first.")
-    return model
-
-
-def known_columns(model: StreamEstimator, table: Any) -> Any:
-    """Return the columns of a table that a model has learned with."""
-    names = model.encoder_.names
-    return table.select([name for name in table.column_names if names is None or name in names])
-
-
-def _load(path: Path) -> Any:
-    if not path.exists():
-        told = "expected a run's directory or a file of model.save. Look for a typo."
-        raise FileNotFoundError(f"{str(path)!r} does not exist, {told}")
-    if not path.is_dir():
-        return load(path)
-    live = path / "live"
-    is_served = live.is_dir() and bool(checkpoint_paths(live))
-    return read_latest(live if is_served and not checkpoint_paths(path) else path)
 
 
 def inspect(
@@ -65,8 +18,14 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say what a model is: its size, its columns, whom it trusts, how good its learners are, what happened to it."""
+    from streamboost.cli.saved_models import load_file, load_model
+    from streamboost.cluster.crew import Cut
+    from streamboost.estimators.describe import describe, plain_metrics
+    from streamboost.evaluation.scorebook import ScoreBook
+    from streamboost.persistence.checkpoints import Checkpoint
+
     with usage_errors():
-        found = _load(model)
+        found = load_file(model)
         on_workers = isinstance(found, Checkpoint) and isinstance(found.model, Cut)
         if on_workers:  # what the workers have stays where it is
             kept = found.model
@@ -119,7 +78,7 @@ def _print_learners(console: Console, about: dict[str, Any]) -> None:
 
 def _edges(edges: list[float | None]) -> str:
     known = [edge for edge in edges if edge is not None]
-    return f"{np.mean(known):.3f}, {min(known):.3f}, {known[-1]:.3f}" if known else ""
+    return f"{sum(known) / len(known):.3f}, {min(known):.3f}, {known[-1]:.3f}" if known else ""
 
 
 def compare(
@@ -131,6 +90,14 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
+    from streamboost.cli.rows import open_rows
+    from streamboost.cli.saved_models import load_model
+    from streamboost.estimators.describe import plain
+    from streamboost.evaluation.adapters import task_of
+    from streamboost.evaluation.predictions import predict
+    from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
+    from streamboost.runs.guard import Guard
+
     with usage_errors():
         models = {"A": load_model(a), "B": load_model(b)}
         task, other = map(task_of, models.values())
@@ -169,11 +136,19 @@ def theory(
     as_json: AsJson = False,
 ) -> None:
     """Measure regret, edges and bounds of a saved model, and write them as a page; the model stays as it is."""
+    import pyarrow as pa
+
+    from streamboost.cli.rows import open_rows
+    from streamboost.cli.saved_models import known_columns, load_model
+    from streamboost.estimators.describe import plain
+    from streamboost.evaluation.adapters import task_of
+    from streamboost.runs.guard import Guard
+    from streamboost.sources import BadRow
+    from streamboost.theory.report import report
+
     bad: list[BadRow] = []
     console = terminal(stderr=True, quiet=as_json)
     with usage_errors():
-        from streamboost.theory.report import report
-
         estimator = load_model(model, must_have_learned=True)
         rows = open_rows(source, format, type, strict=False, end_after=max_rows)
         rows.on_bad = bad.append

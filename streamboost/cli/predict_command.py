@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import typer
 
-from streamboost.cli.arguments import Format, Types, UsageError, check_column, open_rows, option, usage_errors
+from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, option, usage_errors
 from streamboost.cli.display import terminal
-from streamboost.cli.model_commands import AsJson, ModelPath, known_columns, load_model
-from streamboost.estimators import SGBClassifier
-from streamboost.estimators.base import StreamEstimator
-from streamboost.runs.prediction_files import as_column, label_type
 
 
 def predict(
@@ -33,6 +22,10 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a source with a saved model; the model stays as it is."""
+    from streamboost.cli.prediction_output import PredictionColumns, check_csv_columns, check_out, writing
+    from streamboost.cli.rows import open_rows
+    from streamboost.cli.saved_models import load_model
+
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)
         if out is not None:
@@ -43,7 +36,7 @@ def predict(
         if out is None or out.suffix == ".csv":
             check_csv_columns(columns.schema)
     n_rows = 0
-    with _writing(out, columns.schema, is_silent=as_json) as write:
+    with writing(out, columns.schema, is_silent=as_json) as write:
         for batch in rows.read():
             write(columns.predict(batch.table, n_rows))
             n_rows += batch.table.num_rows
@@ -51,86 +44,3 @@ def predict(
         typer.echo(json.dumps({"rows": n_rows, "out": None if out is None else str(out)}))
     elif out is not None:
         terminal(stderr=True).print(f"{n_rows:,} rows: {out}")
-
-
-class PredictionColumns:
-    """The columns to be written: row number, copied columns, prediction, probabilities; without rows, no schema."""
-
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any) -> None:
-        self.model, self.keep = model, list(dict.fromkeys(keep))
-        self.kind, self.probabilities = pa.float64(), []
-        if isinstance(model, SGBClassifier):
-            self.kind = label_type(pa.array(model.classes_.tolist()).type)
-            if hasattr(model, "predict_proba"):
-                self.probabilities = [f"probability_{label}" for label in model.classes_]
-        for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
-            told = "but a column of this name says what the model says. Rename it in the source."
-            raise UsageError(f"--keep is {column!r}, {told}")
-        kept = []
-        for name in self.keep:
-            if schema is not None:
-                check_column(name, schema.names, "--keep")
-            kept.append((name, pa.null() if schema is None else schema.field(name).type))
-        numbers = [(name, pa.float64()) for name in self.probabilities]
-        self.schema = pa.schema([("row", pa.int64()), *kept, ("prediction", self.kind), *numbers])
-
-    def predict(self, table: Any, start: int) -> Any:
-        """Return the columns for rows whose first is number ``start``."""
-        X, rows = known_columns(self.model, table), np.arange(start, start + table.num_rows)
-        try:
-            predicted = self._predict(X)
-        except (TypeError, ValueError):
-            for row in range(X.num_rows):
-                try:
-                    self._predict(X.slice(row, 1))
-                except (TypeError, ValueError) as error:
-                    raise ValueError(f"row {start + row} cannot be predicted: {error}") from error
-            raise
-        kept = [table[name].cast(self.schema.field(name).type) for name in self.keep]
-        return pa.table([pa.array(rows), *kept, *predicted], schema=self.schema)
-
-    def _predict(self, X: Any) -> list[Any]:
-        columns = [as_column(self.model.predict(X), np.ones(X.num_rows, dtype=bool), self.kind)]
-        if self.probabilities:
-            columns += [pa.array(each) for each in np.ascontiguousarray(self.model.predict_proba(X).T)]
-        return columns
-
-
-def check_out(path: Path) -> None:
-    """Refuse a file that could not be written in the end."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"--out is {str(path)!r}, expected a name that ends in .csv or .parquet.")
-    if not path.parent.is_dir():
-        raise UsageError(f"--out is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
-    if path.exists():
-        raise UsageError(f"--out is {str(path)!r}, which is there already. Name another file.")
-
-
-def check_csv_columns(schema: Any) -> None:
-    """Refuse columns that CSV cannot hold."""
-    for field in schema:
-        try:
-            pa.csv.write_csv(pa.table({field.name: pa.nulls(1, field.type)}), pa.BufferOutputStream())
-        except pa.ArrowException:
-            told = "which CSV cannot hold. Leave it out, or write to a .parquet file."
-            raise UsageError(f"column {field.name!r} is of type {field.type}, {told}") from None
-
-
-@contextmanager
-def _writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that writes tables to a new file, which appears once it is whole, or to standard output."""
-    if path is None and is_silent:
-        yield lambda table: None
-        return
-    if path is None:
-        with pa.csv.CSVWriter(sys.stdout.buffer, schema) as writer:
-            yield writer.write_table
-        return
-    half = path.with_name(f".half.{path.name}")
-    make = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
-    try:
-        with make(half, schema) as writer:
-            yield writer.write_table
-        half.rename(path)
-    finally:
-        half.unlink(missing_ok=True)

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from streamboost._types import Task
-from streamboost.cli.arguments import Format, Types, UsageError, check_column, flag, open_rows, option, usage_errors
-from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, sentence_of, terminal
-from streamboost.cli.model_commands import load_model
-from streamboost.cluster.crew import Cut
-from streamboost.dashboard.export import write_page
-from streamboost.estimators import SGBClassifier, SGBRegressor
-from streamboost.estimators.describe import plain_metrics
-from streamboost.evaluation.adapters import task_of
-from streamboost.evaluation.metrics import BY_NAME
-from streamboost.evaluation.reports import Report
-from streamboost.evaluation.scorebook import ScoreBook, choose_metrics
-from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
-from streamboost.runs.guard import Guard, label_kind
-from streamboost.runs.run import Interrupted, Options, Run
+from streamboost.cli.arguments import METRICS, Format, Types, UsageError, flag, option, usage_errors
+from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, terminal
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
 SOURCES = "Files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
 WINDOW = 1000
-ELSE = "Leave it out, or begin in another directory."
-ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
 
 
 def run(
@@ -54,7 +33,7 @@ def run(
     option: Annotated[
         list[str] | None, option("A parameter of the model, such as n_estimators=100; may be repeated.", "NAME=VALUE")
     ] = None,
-    metric: Annotated[list[str] | None, option(f"One of {', '.join(BY_NAME)}; may be repeated.", "NAME")] = None,
+    metric: Annotated[list[str] | None, option(f"One of {', '.join(METRICS)}; may be repeated.", "NAME")] = None,
     every: Annotated[int, option("Rows between reports.", min=1)] = 1000,
     window: Annotated[
         int | None, option(f"How many of the latest rows windowed metrics look at; {WINDOW} if left out.", min=1)
@@ -80,41 +59,48 @@ def run(
 
     Ctrl-C ends the run with a checkpoint; the same command with --resume goes on.
     """
+    from streamboost.cli import run_steps as steps
+    from streamboost.cli.rows import open_rows
+    from streamboost.cli.saved_models import load_model
+    from streamboost.dashboard.export import write_page
+    from streamboost.evaluation.scorebook import choose_metrics
+    from streamboost.runs.run import Options, Run
+
     console = terminal(stderr=True, quiet=quiet)
     with usage_errors():
-        interval = parse_interval(checkpoint_every)
-        check_report(report)
+        interval = steps.parse_interval(checkpoint_every)
+        steps.check_report(report)
         if key is None and (workers is not None or ray is not None):
             raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
-        before = read_before(model) if resume else None
+        before = steps.read_before(model) if resume else None
         if before is not None:
-            check_same_scores(before, metric, window)
-            check_same_predictions(before, predictions, console)
+            steps.check_same_scores(before, metric, window)
+            steps.check_same_predictions(before, predictions, console)
         opened = open_rows(source, format, type, follow=follow, strict=strict, end_after=max_rows)
         if follow:
             console.print("Waiting for rows; Ctrl-C ends.")
         first = opened.first(None if before is None else before.position)
-        ignored = list(dict.fromkeys(ignore or ())) if before is None else same_ignored(before, ignore, console)
-        check_columns(first, target, key, ignored, is_new=before is None)
+        ignored = list(dict.fromkeys(ignore or ())) if before is None else steps.same_ignored(before, ignore, console)
+        steps.check_columns(first, target, key, ignored, is_new=before is None)
         start = None if start_from is None or (before and key is None) else load_model(start_from)
-        chosen = choose_task(task, before, start, first, target, console)
-        parameters = parse_options(chosen, option or [])
+        chosen = steps.choose_task(task, before, start, first, target, console)
+        parameters = steps.parse_options(chosen, option or [])
         if before is not None:
             seeded = {} if seed is None or start_from is not None else {"random_state": seed}
-            check_resumed(before, parameters | seeded, is_keyed=key is not None)
+            steps.check_resumed(before, parameters | seeded, is_keyed=key is not None)
         else:
             if metric is not None:  # refuse those that are unknown, or not for this task and model
-                like = start or ESTIMATORS[chosen](**parameters)
+                like = start or steps.ESTIMATORS[chosen](**parameters)
                 choose_metrics(like, chosen, metric, hasattr(like, "predict_proba"))
-            check_parameters(chosen, parameters, first, target, [*ignored, key])
+            steps.check_parameters(chosen, parameters, first, target, [*ignored, key])
         usual = {"new_columns": "grow", "random_state": seed or 0}
         if key is not None:
-            learner = make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
+            learner = steps.make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
         elif start is not None and parameters:
             told = "but a saved model keeps its parameters. Drop one."
             raise UsageError(f"--option and --start-from are both given, {told}")
         else:
-            learner = None if before else start or ESTIMATORS[chosen](**usual | parameters)
+            learner = None if before else start or steps.ESTIMATORS[chosen](**usual | parameters)
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
         rows: dict[str, Any] = {"strict": strict, "max_bad": max_bad, "ignore": ignored}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
@@ -129,7 +115,7 @@ def run(
         with usage_errors():
             board = Dashboard(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
         with board, Screen(console, opened, one) as screen:
-            summary = execute(one, [board.see, screen.see])
+            summary = steps.execute(one, [board.see, screen.see])
             if report is not None:
                 write_page(board.feed, report)
         for name, path in (("predictions", predictions), ("report", report), ("model", model)):
@@ -140,218 +126,3 @@ def run(
             typer.echo(json.dumps(summary, default=str))
     if one.checkpoint_error:
         raise OSError(one.checkpoint_error)
-
-
-def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]:
-    """Run to the end, or until a Ctrl-C or SIGTERM; return the summary."""
-    resumed_at, began, latest = one.rows, time.perf_counter(), None
-    signals: list[int] = []
-
-    def stop(number: int, frame: object) -> None:  # after the chunk at hand; at a second Ctrl-C at once
-        signals.append(number)
-        if len(signals) > 1 and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        one.stop()
-        if one.is_waiting:
-            raise Interrupted
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for latest in one.reports():
-            for see in watchers:
-                see(latest)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    seconds = time.perf_counter() - began
-    if latest is None and one.book is not None:  # no row came, but there were some before
-        latest = one.book.report()
-    return {
-        "rows": one.rows,
-        "rows_of_this_run": one.rows - resumed_at,
-        "resumed_at": resumed_at,
-        "bad_rows": one.bad.n,
-        "stopped": bool(signals),
-        "seconds": round(seconds, 3),
-        "rows_per_second": round((one.rows - resumed_at) / max(seconds, 1e-9), 1),
-        "task": one.options.task,
-        "target": one.options.target,
-        "metrics": {} if latest is None else plain_metrics(latest),
-        "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
-    }
-
-
-def check_report(path: Path | None) -> None:
-    """Refuse a page that could not be written in the end."""
-    if path is not None and path.is_dir():
-        raise UsageError(f"--report is {str(path)!r}, which is a directory, expected a file. Name one in it.")
-    if path is not None and not path.parent.is_dir():
-        raise UsageError(f"--report is {str(path)!r}, but {str(path.parent)!r} is no directory. Make it.")
-
-
-def check_columns(table: Any, target: str, key: str | None, ignored: Sequence[str], *, is_new: bool) -> None:
-    """Refuse columns that the first rows do not have; a resumed run has met those it ignores."""
-    for name, column in (("--target", target), ("--key", key)):
-        if column is not None and column in ignored:
-            raise UsageError(f"--ignore is {column!r}, which {name} names, too. Drop one of them.")
-        if column is not None and table is not None:
-            check_column(column, table.column_names, name)
-    if key == target:
-        raise UsageError(f"--key is {key!r}, which --target names, too. Name the column that tells whose row it is.")
-    for name in ignored if is_new and table is not None else ():
-        check_column(name, table.column_names, "--ignore")
-
-
-def choose_task(task: str, before: Any, start: Any, table: Any, target: str, console: Console) -> Task:
-    """Return the task that was given, else that of the run before, of the first model, or of the first targets."""
-    if task not in ("auto", "regression", "classification"):
-        raise UsageError(f"--task is {task!r}, expected regression, classification or auto.")
-    of_start = None if start is None else task_of(start)
-    if task != "auto":
-        if of_start not in (None, task):
-            told = f"but the model of --start-from is one for {of_start}. Drop one of them."
-            raise UsageError(f"--task is {task}, {told}")
-        return task  # type: ignore[return-value]
-    if before is not None:
-        return before.state["task"]  # type: ignore[no-any-return]
-    if of_start is not None:
-        return of_start
-    if table is None:
-        raise UsageError("the source has no rows yet, so --task auto cannot tell. Pass --task regression, for example.")
-    kind, reason = label_kind(table[target])
-    console.print(f"Task: {kind} ({reason}; --task says otherwise).")
-    return kind
-
-
-def check_parameters(
-    task: Task, parameters: dict[str, Any], table: Any, target: str, without: Sequence[str | None]
-) -> None:
-    """Refuse parameters with which not one of the first good rows can be learned, if without them one can."""
-    if not parameters or table is None:
-        return
-    rows = table.select([name for name in table.column_names if name not in without])
-    found = Guard().validate(rows, target, task)
-    X, y = found.X.slice(0, ROWS_TRIED), found.y[:ROWS_TRIED]
-    refusal = first_refusal(ESTIMATORS[task](**parameters), X, y)
-    if refusal is not None and first_refusal(ESTIMATORS[task](), X, y) is None:
-        given = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
-        raise UsageError(f"a model cannot learn with --option {given}: {sentence_of(refusal)}") from refusal
-
-
-def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
-    """Return why a model refuses the first row if it refuses all of them, else None."""
-    refusal: Exception | None = None
-    for row in range(len(y)):
-        try:
-            model.prepare(X.slice(row, 1), y[row : row + 1])
-        except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
-            refusal = refusal or error
-        else:
-            return None
-    return refusal
-
-
-def make_keyed(
-    key: str, task: str, prior: Any, parameters: dict[str, Any], workers: int | None, ray: str | None, path: Path | None
-) -> Any:
-    """Make a small model for each key, in this process or on Ray; ``prior`` is the model they begin with."""
-    from streamboost import cluster
-
-    small = cluster.small_classifier if task == "classification" else cluster.small_regressor
-    return cluster.KeyedBooster(
-        key,
-        small(**parameters),
-        prior=prior,
-        workers=workers or (2 if ray else None),
-        engine="local" if ray is None else "ray",
-        address=None if ray == "local" else ray,
-        directory=path and path / "cluster",
-    )
-
-
-def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
-    """Parse parameters of the model; values as in JSON, or text."""
-    known, parameters = ESTIMATORS[task]().get_params(deep=False), {}
-    for word in words:
-        name, _, value = word.partition("=")
-        if not value or name not in known:
-            raise UsageError(f"--option is {word!r}, expected NAME=VALUE with a name among {sorted(known)}.")
-        try:
-            parameters[name] = json.loads(value)
-        except json.JSONDecodeError:
-            parameters[name] = value
-    return parameters
-
-
-def parse_interval(text: str) -> dict[str, Any]:
-    """Parse the options of :class:`~streamboost.runs.run.Options` for an interval in rows or in time, such as 1.5m."""
-    with suppress(ValueError):
-        seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else None
-        rows = int(text) if seconds is None else None
-        if (rows or seconds or 0) > 0:
-            return {"checkpoint_rows": rows, "checkpoint_seconds": seconds}
-    raise UsageError(f"--checkpoint-every is {text!r}, expected rows such as 10000, or a time such as 30s or 5m.")
-
-
-# Resuming
-
-
-def read_before(directory: Path | None) -> Checkpoint | None:
-    """Return the newest checkpoint of a run; None if there is none, or it has read nothing."""
-    if directory is None:
-        raise UsageError("--resume is given without --model DIR, which says what to go on with. Add it.")
-    if not directory.is_dir() or not checkpoint_paths(directory):
-        return None
-    found = read_latest(directory)
-    holds_something = found.state.get("rows_read") or (isinstance(found.model, Cut) and found.model.number)
-    return found if holds_something else None
-
-
-def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
-    """Refuse parameters that a resumed model does not have, and workers that come or go."""
-    model, on_workers = before.model, isinstance(before.model, Cut)
-    if on_workers != is_keyed:
-        lives = f"lives on {model.n_workers} workers ({model.kind})" if on_workers else "does not live on workers"
-        raise UsageError(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
-    for name, value in parameters.items() if not on_workers else ():
-        if (has := getattr(model, name)) != value:
-            raise UsageError(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
-
-
-def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window: int | None) -> None:
-    """Refuse metrics that were not kept from the first row on."""
-    if not isinstance(book := before.state.get("book"), ScoreBook):
-        return
-    kept = [metric.name for metric in book.running]
-    if metrics is not None and set(metrics) != set(kept):
-        given, does = f"--metric is {', '.join(metrics)}", f"keeps score by {', '.join(kept)}"
-    elif window not in (None, book.window):
-        given, does = f"--window is {window}", f"looks at the latest {book.window} rows"
-    else:
-        return
-    raise UsageError(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
-
-
-def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:
-    """Return the columns that a resumed run leaves out: those it has left out so far."""
-    known = before.state.get("given", {}).get("ignore", [])
-    if ignore is not None and set(ignore) != set(known):
-        so_far = f"has left out {', '.join(known)}" if known else "has left out no column"
-        raise UsageError(f"--ignore is {', '.join(ignore)}, but the run to be resumed {so_far}. {ELSE}")
-    if ignore is None and known:
-        console.print(f"Ignored as before: {', '.join(known)}.")
-    return list(known)
-
-
-def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
-    """Refuse a resumed run that would leave a gap in the predictions of the run before."""
-    state = before.state
-    if state.get("predictions") is None and predictions is not None:
-        console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
-    if state.get("predictions") is None or predictions is not None:
-        return
-    name = state.get("given", {}).get("predictions")
-    if name is None or Path(name).exists():
-        found = f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap"
-        raise UsageError(f"{found}. Name that directory, or move it away to write no more of them.")
-    console.print(f"No predictions are written from here on: {name} was moved away.")

@@ -19,8 +19,8 @@ from prediction_parts import read_parts
 
 from streamboost import SGBRegressor, load
 from streamboost.cli import main
-from streamboost.cli.arguments import PeekableSource
 from streamboost.cli.display import Screen, terminal
+from streamboost.cli.rows import PeekableSource
 from streamboost.cluster import KeyedBooster
 from streamboost.cluster.key_models import small_regressor
 from streamboost.persistence.checkpoints import read_latest
@@ -539,7 +539,7 @@ class Away(Source):
 
 
 def test_a_broker_that_is_away_at_the_start_is_a_failure_and_not_a_wrong_question(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("streamboost.cli.arguments.open_source", lambda *where, **options: Away())
+    monkeypatch.setattr("streamboost.cli.rows.open_source", lambda *where, **options: Away())
     assert refused(capsys, "run", "redis://here/0/rows", "--target", "y") == (
         1,
         "Redis did not answer for 30 s. Start it.",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamboost import SGBRegressor
 from streamboost.cli.arguments import UsageError, parse_types
-from streamboost.cli.run_command import parse_interval, parse_options
+from streamboost.cli.run_steps import parse_interval, parse_options
 from streamboost.serving.auth import read_tokens
 from streamboost.sources import open_source
 

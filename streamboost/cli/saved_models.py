@@ -1,0 +1,45 @@
+"""Saved models as commands name them: a file, or a directory of checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streamboost.cli.arguments import UsageError
+from streamboost.cluster.crew import Cut
+from streamboost.estimators.base import StreamEstimator
+from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
+from streamboost.persistence.snapshots import load
+
+
+def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimator:
+    """Load the model of a file, or of the newest checkpoint of a directory."""
+    model = load_file(path)
+    model = model.model if isinstance(model, Checkpoint) else model
+    if isinstance(model, Cut):
+        found = f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind})"
+        way_out = "Go on with it by streamboost run --resume, or attach it in Python: see docs/scale.md."
+        raise ValueError(f"{found}. {way_out}")
+    if not isinstance(model, StreamEstimator):
+        raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
+    if must_have_learned and not hasattr(model, "committee_"):
+        raise UsageError(f"{str(path)!r} has learned no row yet. Run it on a stream first.")
+    return model
+
+
+def known_columns(model: StreamEstimator, table: Any) -> Any:
+    """Return the columns of a table that a model has learned with."""
+    names = model.encoder_.names
+    return table.select([name for name in table.column_names if names is None or name in names])
+
+
+def load_file(path: Path) -> Any:
+    """Load a file, or the newest checkpoint of a directory: of a run, else of a server."""
+    if not path.exists():
+        told = "expected a run's directory or a file of model.save. Look for a typo."
+        raise FileNotFoundError(f"{str(path)!r} does not exist, {told}")
+    if not path.is_dir():
+        return load(path)
+    live = path / "live"
+    is_served = live.is_dir() and bool(checkpoint_paths(live))
+    return read_latest(live if is_served and not checkpoint_paths(path) else path)
