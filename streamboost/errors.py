@@ -13,9 +13,10 @@ Everything else is a plain ``ValueError`` or ``TypeError`` that names the argume
 and gives one way out.
 """
 
+import difflib
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -35,6 +36,19 @@ class NewerFormat(SnapshotError):
 def refused(name: str, value: object, expected: str, kind: type[Exception] = ValueError) -> Exception:
     """Return an error that says what a parameter is, and what was expected."""
     return kind(f"{name} is {value!r}, expected {expected}")
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return the end of a sentence that names the known word nearest to one that is not; empty if none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("rsme", ["rmse", "mae"]), did_you_mean("f1", ["rmse", "mae"])
+    (" Did you mean 'rmse'?", '')
+    """
+    words = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(word).lower(), words, n=1)
+    return f" Did you mean {words[near[0]]!r}?" if near else ""
 
 
 def require(package: str, *, extra: str, by: str) -> ModuleType:

@@ -18,8 +18,10 @@ from typing import Annotated
 import typer
 
 from streamboost.cli import model_commands, predict_command, run_command
-from streamboost.cli.arguments import UsageError, flag, option, usage_errors
+from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
+from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import sentence_of, terminal
+from streamboost.cli.wording import in_options, of_parser
 from streamboost.errors import require
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
@@ -28,38 +30,53 @@ app = typer.Typer(
     name="streamboost",
     help="Gradient boosting that learns from a stream: one pass, bounded memory, ready to predict at every row.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run_command.run)
-app.command("predict")(predict_command.predict)
-app.command("inspect")(model_commands.inspect)
-app.command("compare")(model_commands.compare)
-app.command("theory")(model_commands.theory)
+app.command("run", epilog=run_command.EXAMPLES, no_args_is_help=True)(run_command.run)
+app.command("predict", epilog=predict_command.EXAMPLES, no_args_is_help=True)(predict_command.predict)
+app.command("inspect", no_args_is_help=True)(model_commands.inspect)
+app.command("compare", epilog=model_commands.COMPARED, no_args_is_help=True)(model_commands.compare)
+app.command("theory", epilog=model_commands.MEASURED, no_args_is_help=True)(model_commands.theory)
+SERVED = examples(
+    "streamboost serve --model prices",
+    "streamboost serve --model clicks --task classification --target clicked",
+    "streamboost serve --model prices --host 0.0.0.0 --token-file tokens",
+)
+NEW, NETWORK, LATE = "A new model", "Who may reach it", "Labels that never come"
 
 
-@app.command()
+@app.command(epilog=SERVED, no_args_is_help=True)
 def serve(
     context: typer.Context,
-    model: Annotated[Path, option("Of a run, of a server before, or a new one.", "DIR")],
-    host: Annotated[str, option("Where to listen; other than loopback needs --token-file.")] = "127.0.0.1",
-    port: Annotated[int, option("0 for any free port.", min=0, max=65535)] = 8000,
-    token_file: Annotated[
-        Path | None, option("Lines of: token scope[,scope], of predict, learn, admin.", "FILE")
-    ] = None,
-    task: Annotated[str | None, option("regression or classification, for a new directory.")] = None,
-    target: Annotated[str | None, option("The target's name in rows.", "COL")] = None,
-    expire_after: Annotated[float | None, option("After how long a label is no longer waited for.", "SECONDS")] = None,
-    default: Annotated[str | None, option("What such a row is learned as; dropped if left out.", "LABEL")] = None,
+    model: Annotated[Path, option("Of a run, of a server before, or a new one.", "DIR", complete=complete_models)],
     checkpoint_every: Annotated[int, option("Rows between checkpoints.", "N", min=1)] = 50_000,
+    task: Annotated[
+        str | None, option("regression or classification.", "TASK", panel=NEW, complete=one_of(TASKS[1:]))
+    ] = None,
+    target: Annotated[str | None, option("The target's name in rows.", "COL", panel=NEW)] = None,
+    host: Annotated[
+        str, option("Where to listen; other than loopback needs --token-file.", "HOST", panel=NETWORK)
+    ] = "127.0.0.1",
+    port: Annotated[int, option("0 for any free port.", "PORT", panel=NETWORK, min=0, max=65535)] = 8000,
+    token_file: Annotated[
+        Path | None,
+        file_option("A token and its scopes (predict, learn, admin; with commas) a line.", "FILE", panel=NETWORK),
+    ] = None,
+    expire_after: Annotated[
+        float | None, option("After how long a label is no longer waited for.", "SECONDS", panel=LATE)
+    ] = None,
+    default: Annotated[
+        str | None, option("What such a row is learned as; dropped if left out.", "LABEL", panel=LATE)
+    ] = None,
 ) -> None:
     """Serve a model: predict, learn and label over HTTP, with a page to watch it on."""
     with usage_errors():
         for package in ("starlette", "uvicorn"):
             require(package, extra="serve", by="streamboost serve")
-        if task not in (None, "regression", "classification"):
-            raise UsageError(f"--task is {task!r}, expected regression or classification.")
+        if task is not None:
+            check_word(task, TASKS[1:], "--task")
     from streamboost.serving.server import serve as serve_model
 
     options = {name: value for name, value in context.params.items() if name != "model"}
@@ -129,13 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]
             return 2
-        context, code = getattr(error, "ctx", None), getattr(error, "exit_code", 2)
-        hint = "" if context is None else f" Try: {context.command_path} --help"
-        return _fail(words, error.format_message().rstrip(".") + "." + hint, code)
+        return _fail(words, of_parser(error), getattr(error, "exit_code", 2))
 
 
 def _fail(words: Sequence[str], sentence: str, code: int) -> int:
     """Print an error, for people and for programs; return the exit code."""
+    sentence = in_options(sentence, strict="--strict" in words)
     if "--json" in words:
         print(json.dumps({"error": sentence, "code": code}))
     terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)

@@ -1,35 +1,67 @@
-"""What commands are given: options, and errors in them. Imports nothing that takes its time, as nothing does that
-``--help`` or a completion needs: a command imports what it works with when it is called.
+"""What commands are given: options, and errors in them.
+
+Nothing is imported here that takes its time, as nothing may be that ``--help`` or a completion needs: a command imports
+what it works with when it is called.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from streamboost.cli.completion import complete_kinds, complete_models, complete_nothing, one_of
 from streamboost.cli.display import sentence_of
+from streamboost.errors import did_you_mean
 
-
-def option(help: str, metavar: str | None = None, **settings: Any) -> Any:
-    """Describe an option of a command; limits such as ``min`` are among the settings."""
-    return typer.Option(help=help, metavar=metavar, **settings)
-
-
-def flag(help: str, *names: str, **settings: Any) -> Any:
-    """Describe an option of a command that takes no value."""
-    return typer.Option(*names, help=help, **settings)
-
-
-Format = Annotated[str | None, option("csv, tsv, jsonl, parquet or arrow, if names do not tell.")]
-Types = Annotated[list[str] | None, option("A column's type, such as zip=string; may be repeated.", "COL=TYPE")]
-ModelPath = Annotated[Path, option("A run's directory, or a file that model.save wrote.", "MODEL")]
-AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
+TASKS = ("auto", "regression", "classification")
 METRICS = ("rmse", "mae", "r2", "accuracy", "kappa", "log_loss", "auc")  # of streamboost.metrics.BY_NAME
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
+
+
+def option(
+    help: str,
+    metavar: str | None = None,
+    *,
+    panel: str | None = None,
+    complete: Callable[[str], Iterable[str]] | None = None,
+    **settings: Any,
+) -> Any:
+    """Describe an option of a command, the panel of its help, and values to complete; limits are among the settings."""
+    return typer.Option(help=help, metavar=metavar, rich_help_panel=panel, autocompletion=complete, **settings)
+
+
+def flag(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    """Describe an option of a command that takes no value."""
+    return typer.Option(*names, help=help, metavar="", rich_help_panel=panel, **settings)
+
+
+def file_option(help: str, metavar: str = "FILE", panel: str | None = None) -> Any:
+    """Describe an option that names a file or a directory; the shell completes it."""
+    return option(help, metavar, panel=panel, complete=complete_nothing)
+
+
+ROWS = "Rows"
+Format = Annotated[
+    str | None,
+    option("csv, tsv, jsonl, parquet or arrow, if names do not tell.", "FORMAT", panel=ROWS, complete=one_of(FORMATS)),
+]
+Types = Annotated[
+    list[str] | None,
+    option("A column's type, such as zip=string; may be repeated.", "COL=TYPE", panel=ROWS, complete=complete_kinds),
+]
+ModelPath = Annotated[
+    Path, option("A run's directory, or a file that model.save wrote.", "MODEL", complete=complete_models)
+]
+AsJson = Annotated[bool, flag("Print one JSON object.", "--json")]
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: examples, a line each."""
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def parse_types(words: Sequence[str]) -> dict[str, str]:
@@ -62,10 +94,15 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(sentence_of(error)) from error
 
 
+def check_word(word: str, known: Sequence[str], option: str) -> None:
+    """Refuse a word that is none of those an option takes, and suggest the nearest."""
+    if word not in known:
+        expected = f"{', '.join(known[:-1])} or {known[-1]}.{did_you_mean(word, known)}"
+        raise UsageError(f"{option} is {word!r}, expected {expected}")
+
+
 def check_column(name: str, columns: Sequence[str], option: str) -> None:
     """Refuse a column that is not there, and suggest the nearest name."""
-    if name in columns:
-        return
-    near = difflib.get_close_matches(name, columns, n=1)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    raise UsageError(f"{option} is {name!r}, expected one of the columns {list(columns)}.{meant}")
+    if name not in columns:
+        told = f"expected one of the columns {list(columns)}.{did_you_mean(name, columns)}"
+        raise UsageError(f"{option} is {name!r}, {told}")

@@ -9,12 +9,32 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, UsageError, check_column, option, usage_errors
+from streamboost.cli.arguments import (
+    AsJson,
+    Format,
+    ModelPath,
+    Types,
+    UsageError,
+    check_column,
+    examples,
+    file_option,
+    option,
+    usage_errors,
+)
+from streamboost.cli.completion import complete_models, complete_sources
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
+
+COMPARED = examples("streamboost compare prices other --on today.csv --target price")
+MEASURED = examples("streamboost theory today.csv --model prices --target price --out theory.html")
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run's directory, or a file that model.save wrote.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A run's directory, or a file that model.save wrote.", autocompletion=complete_models
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Say what a model is: its size, its columns, whom it trusts, how good its learners are, what happened to it."""
@@ -82,8 +102,10 @@ def _edges(edges: list[float | None]) -> str:
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A run's directory, or a saved model.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    a: Annotated[
+        Path, typer.Argument(metavar="A", help="A run's directory, or a saved model.", autocompletion=complete_models)
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_models)],
     on: Annotated[list[str], option("Rows to predict with both; may be repeated.", "SOURCE")],
     target: Annotated[str, option("Their target.", "COL")],
     format: Format = None,
@@ -125,11 +147,14 @@ def compare(
 
 def theory(
     source: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", help="Rows the model has not learned; as in run.")
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Rows the model has not learned; as in run.", autocompletion=complete_sources
+        ),
     ],
     model: ModelPath,
     target: Annotated[str, option("The column to predict.", "COL")],
-    out: Annotated[Path, option("The page; it is written over.", "FILE")] = Path("theory.html"),
+    out: Annotated[Path, file_option("The page; it is written over.")] = Path("theory.html"),
     max_rows: Annotated[int, option("How many rows to take at the most.", "N", min=1)] = 10_000,
     type: Types = None,
     format: Format = None,

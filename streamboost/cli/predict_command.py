@@ -8,14 +8,23 @@ from typing import Annotated
 
 import typer
 
-from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, option, usage_errors
+from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, examples, file_option, option, usage_errors
+from streamboost.cli.completion import complete_sources
 from streamboost.cli.display import terminal
+
+EXAMPLES = examples(
+    "streamboost predict today.csv --model prices --out said.parquet",
+    "streamboost predict today.csv --model prices --keep id > said.csv",
+)
 
 
 def predict(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Rows to predict; as in run.")],
+    source: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE", help="Rows to predict; as in run.", autocompletion=complete_sources),
+    ],
     model: ModelPath,
-    out: Annotated[Path | None, option("A .csv or .parquet file; CSV to stdout if left out.", "FILE")] = None,
+    out: Annotated[Path | None, file_option("A .csv or .parquet file; CSV to stdout if left out.")] = None,
     keep: Annotated[list[str] | None, option("A column to copy; may be repeated.", "COL")] = None,
     type: Types = None,
     format: Format = None,

@@ -9,51 +9,108 @@ from typing import Annotated, Any
 
 import typer
 
-from streamboost.cli.arguments import METRICS, Format, Types, UsageError, flag, option, usage_errors
+from streamboost.cli.arguments import (
+    METRICS,
+    ROWS,
+    TASKS,
+    Format,
+    Types,
+    UsageError,
+    examples,
+    file_option,
+    flag,
+    option,
+    usage_errors,
+)
+from streamboost.cli.completion import complete_models, complete_sources, one_of
 from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, terminal
 
-SOURCES = "Files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
+SOURCES = (
+    "One or several: files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
+)
 WINDOW = 1000
+KEPT, MODEL, SCORES, BAD, KEYS, WATCH = (
+    "Kept, to go on with", "Model", "Scores", "Bad rows", "A model for each key", "Watching",
+)  # fmt: skip
+EXAMPLES = examples(
+    "streamboost run shipped:electricity --target target --dashboard",
+    "streamboost run 'days/*.csv' --target price --model prices",
+    "streamboost run 'days/*.csv' --target price --model prices --resume",
+    "streamboost run - --format jsonl --target price --option max_depth=4 < rows",
+    "streamboost run kafka://localhost/orders --target late --follow --model late",
+)
 
 
 def run(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help=SOURCES)],
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE", help=SOURCES, autocompletion=complete_sources)],
     target: Annotated[str, option("The column to predict.", "COL")],
-    task: Annotated[str, option("regression, classification, or auto: as the first targets look.")] = "auto",
-    model: Annotated[Path | None, option("Where checkpoints and quarantine live; without it, nowhere.", "DIR")] = None,
-    resume: Annotated[bool, flag("Go on from the newest checkpoint, if there is one.", "--resume")] = False,
-    checkpoint_every: Annotated[str, option("Rows (10000) or time (30s, 5m) between checkpoints.", "N")] = "30s",
-    predictions: Annotated[
-        Path | None,
-        option("Write what was predicted of every row: Parquet parts, or CSV if the name ends in .csv.", "DIR"),
-    ] = None,
-    start_from: Annotated[
-        Path | None, option("Begin with a saved model, or with that of another run.", "MODEL")
-    ] = None,
-    option: Annotated[
-        list[str] | None, option("A parameter of the model, such as n_estimators=100; may be repeated.", "NAME=VALUE")
-    ] = None,
-    metric: Annotated[list[str] | None, option(f"One of {', '.join(METRICS)}; may be repeated.", "NAME")] = None,
-    every: Annotated[int, option("Rows between reports.", min=1)] = 1000,
-    window: Annotated[
-        int | None, option(f"How many of the latest rows windowed metrics look at; {WINDOW} if left out.", min=1)
-    ] = None,
-    ignore: Annotated[list[str] | None, option("A column to leave out; may be repeated.", "COL")] = None,
-    type: Types = None,
-    follow: Annotated[bool, flag("Wait for more rows at the end, like tail -f.", "--follow")] = False,
-    max_rows: Annotated[int | None, option("Stop after so many more rows.", "N", min=1)] = None,
-    format: Format = None,
-    strict: Annotated[bool, flag("End at the first bad row.", "--strict")] = False,
-    max_bad: Annotated[int | None, option("End when there are more bad rows than this.", min=0)] = None,
-    seed: Annotated[int | None, option("The model's random state; 0 if left out.")] = None,
-    key: Annotated[str | None, option("A model of its own for each value of this column.", "COL")] = None,
-    workers: Annotated[int | None, option("How many workers the models of --key live on.", "K", min=1)] = None,
-    ray: Annotated[str | None, option("Put them on Ray: host:port, auto, or local to start one.", "ADDRESS")] = None,
-    dashboard: Annotated[bool, flag("Serve a page to watch the run on.", "--dashboard")] = False,
-    dashboard_port: Annotated[int, option("Where; 0 for any free port.", min=0, max=65535)] = 8765,
-    report: Annotated[Path | None, option("Write the dashboard as one file at the end.", "HTML")] = None,
+    task: Annotated[
+        str, option("regression, classification, or auto: as the first targets look.", "TASK", complete=one_of(TASKS))
+    ] = "auto",
     as_json: Annotated[bool, flag("Print one JSON object at the end.", "--json")] = False,
     quiet: Annotated[bool, flag("Nothing on the way.", "--quiet", "-q")] = False,
+    ignore: Annotated[list[str] | None, option("A column to leave out; may be repeated.", "COL", panel=ROWS)] = None,
+    type: Types = None,
+    format: Format = None,
+    follow: Annotated[bool, flag("Wait for more rows at the end, like tail -f.", "--follow", panel=ROWS)] = False,
+    max_rows: Annotated[int | None, option("Stop after so many more rows.", "N", panel=ROWS, min=1)] = None,
+    model: Annotated[
+        Path | None,
+        option(
+            "Where checkpoints and quarantine live; without it, nowhere.", "DIR", panel=KEPT, complete=complete_models
+        ),
+    ] = None,
+    resume: Annotated[bool, flag("Go on from the newest checkpoint, if there is one.", "--resume", panel=KEPT)] = False,
+    checkpoint_every: Annotated[
+        str, option("Rows (10000) or time (30s, 5m) between checkpoints.", "N", panel=KEPT)
+    ] = "30s",
+    predictions: Annotated[
+        Path | None,
+        file_option(
+            "Write what was predicted of every row: Parquet parts, or CSV if the name ends in .csv.", "DIR", panel=KEPT
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        option("A parameter of the model, such as n_estimators=100; may be repeated.", "NAME=VALUE", panel=MODEL),
+    ] = None,
+    seed: Annotated[int | None, option("The model's random state; 0 if left out.", "N", panel=MODEL)] = None,
+    start_from: Annotated[
+        Path | None,
+        option(
+            "Begin with a saved model, or with that of another run.", "MODEL", panel=MODEL, complete=complete_models
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        option(
+            f"One of {', '.join(METRICS)}; may be repeated. Those that suit the task if left out.",
+            "NAME",
+            panel=SCORES,
+            complete=one_of(METRICS),
+        ),
+    ] = None,
+    every: Annotated[int, option("Rows between reports.", "N", panel=SCORES, min=1)] = 1000,
+    window: Annotated[
+        int | None,
+        option(
+            f"How many of the latest rows windowed metrics look at; {WINDOW} if left out.", "N", panel=SCORES, min=1
+        ),
+    ] = None,
+    strict: Annotated[bool, flag("End at the first bad row.", "--strict", panel=BAD)] = False,
+    max_bad: Annotated[int | None, option("End when there are more bad rows than this.", "N", panel=BAD, min=0)] = None,
+    key: Annotated[str | None, option("A model of its own for each value of this column.", "COL", panel=KEYS)] = None,
+    workers: Annotated[
+        int | None, option("How many workers the models of --key live on.", "K", panel=KEYS, min=1)
+    ] = None,
+    ray: Annotated[
+        str | None, option("Put them on Ray: host:port, auto, or local to start one.", "ADDRESS", panel=KEYS)
+    ] = None,
+    dashboard: Annotated[bool, flag("Serve a page to watch the run on.", "--dashboard", panel=WATCH)] = False,
+    dashboard_port: Annotated[int, option("Where; 0 for any free port.", "PORT", panel=WATCH, min=0, max=65535)] = 8765,
+    report: Annotated[
+        Path | None, file_option("Write the dashboard as one file at the end.", "HTML", panel=WATCH)
+    ] = None,
 ) -> None:
     """Learn a stream: predict every row, then learn it, and say how that goes.
 

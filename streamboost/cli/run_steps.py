@@ -13,9 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from streamboost._types import Task
-from streamboost.cli.arguments import UsageError, check_column
+from streamboost.cli.arguments import TASKS, UsageError, check_column, check_word
 from streamboost.cli.display import sentence_of
 from streamboost.cluster.crew import Cut
+from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.adapters import task_of
@@ -93,8 +94,7 @@ def check_columns(table: Any, target: str, key: str | None, ignored: Sequence[st
 
 def choose_task(task: str, before: Any, start: Any, table: Any, target: str, console: Console) -> Task:
     """Return the task that was given, else that of the run before, of the first model, or of the first targets."""
-    if task not in ("auto", "regression", "classification"):
-        raise UsageError(f"--task is {task!r}, expected regression, classification or auto.")
+    check_word(task, TASKS, "--task")
     of_start = None if start is None else task_of(start)
     if task != "auto":
         if of_start not in (None, task):
@@ -164,7 +164,8 @@ def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, _, value = word.partition("=")
         if not value or name not in known:
-            raise UsageError(f"--option is {word!r}, expected NAME=VALUE with a name among {sorted(known)}.")
+            meant = "" if name in known else did_you_mean(name, known)
+            raise UsageError(f"--option is {word!r}, expected NAME=VALUE with a name among {sorted(known)}.{meant}")
         try:
             parameters[name] = json.loads(value)
         except json.JSONDecodeError:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
+from streamboost.errors import did_you_mean
 
 CHECKSUMS = {  # SHA-256
     "a9a_test.parquet": "a2097c4311003f9356afd96a8aba6e0b5d7a021d773729dba5d0593fc74d0b7f",
@@ -137,7 +138,8 @@ def shipped_file(name: str) -> str:
     """
     if f"{name}.parquet" not in CHECKSUMS:
         known = [file.removesuffix(".parquet") for file in CHECKSUMS]
-        raise ValueError(f"{name!r} does not travel with the package, expected one of {known}.")
+        told = f"expected one of {known}.{did_you_mean(name, known)}"
+        raise ValueError(f"{name!r} does not travel with the package, {told}")
     return str(resources.files("streamboost.datasets").joinpath("data", f"{name}.parquet"))
 
 

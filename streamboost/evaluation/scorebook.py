@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import Task
+from streamboost.errors import did_you_mean
 from streamboost.evaluation.metric_base import Metric
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.predictions import Predictions
@@ -131,5 +132,6 @@ def metric_kind(metric: MetricKind) -> type[Metric[Any]]:
     if isinstance(metric, type) and issubclass(metric, Metric):
         return metric
     if metric not in BY_NAME:
-        raise ValueError(f"metric {metric!r} is unknown, expected one of {list(BY_NAME)}, or a subclass of Metric.")
+        told = f"expected one of {', '.join(BY_NAME)}, or a subclass of Metric.{did_you_mean(metric, BY_NAME)}"
+        raise ValueError(f"metric {metric!r} is unknown, {told}")
     return BY_NAME[str(metric)]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamboost._types import BoolArray, FloatArray
+from streamboost.errors import did_you_mean
 from streamboost.kernels.losses import LARGEST_EXPONENT
 from streamboost.losses.base import Loss, LossConstants, Scale, summed
 from streamboost.losses.classes import Hinge, Logistic, Softmax
@@ -317,7 +318,8 @@ def by_name(name: str, **options: Any) -> Loss:
     Quantile(n_outputs=1, l2=0.0, tau=0.9)
     """
     if name not in NAMES:
-        raise ValueError(f"loss is {name!r}, expected one of {', '.join(map(repr, NAMES))}, or a Loss.")
+        names = ", ".join(map(repr, NAMES))
+        raise ValueError(f"loss is {name!r}, expected one of {names}, or a Loss.{did_you_mean(name, NAMES)}")
     return NAMES[name](**options)
 
 

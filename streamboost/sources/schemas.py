@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamboost.errors import did_you_mean
+
 
 def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return types by column as ``pyarrow.DataType``; names such as ``"float64"`` and ``"string"`` will do."""
@@ -32,7 +34,8 @@ def plain_schema(schema: Any, types: Mapping[str, Any], file: str) -> Any:
         raise ValueError(f"{file} has two columns named {twice!r}, expected distinct names. Rename one of them.")
     unknown = [name for name in types if name not in names]
     if unknown:
-        raise ValueError(f"types names column {unknown[0]!r}, but {file} has only {brief_names(names)}.")
+        meant = did_you_mean(unknown[0], names)
+        raise ValueError(f"types names column {unknown[0]!r}, but {file} has only {brief_names(names)}.{meant}")
     return pa.schema([(field.name, types.get(field.name, field.type)) for field in schema])
 
 

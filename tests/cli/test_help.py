@@ -3,12 +3,18 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from streamboost import SGBRegressor
+from streamboost.cli import main
 from streamboost.cli.app import app
-from streamboost.cli.arguments import METRICS
+from streamboost.cli.arguments import FORMATS, METRICS
+from streamboost.cli.wording import in_options
 from streamboost.metrics import BY_NAME
+from streamboost.sources import FileSource, files
 
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
 COMMANDS.remove("paper")  # whose words are for the experiments
@@ -38,5 +44,99 @@ def test_nothing_heavy_is_imported_to_say_what_there_is(words):
     assert not modules & HEAVY
 
 
-def test_the_metrics_that_are_named_are_those_there_are():
+def test_the_words_that_are_named_are_those_there_are():
     assert tuple(BY_NAME) == METRICS
+    assert set(FORMATS) == set(files.FORMATS.values())
+
+
+def test_the_help_of_run_is_in_groups_with_examples_and_defaults():
+    said, _ = asked("run", "--help")
+    for words in ("Kept, to go on with", "Scores", "Bad rows", "[default: 30s]", "Examples:", "--target price --model"):
+        assert words in said
+
+
+@pytest.mark.parametrize("command", ["run", "predict", "inspect", "compare", "theory", "serve"])
+def test_a_command_without_words_says_what_it_takes(command, capsys):
+    assert main([command]) == 2
+    assert "Usage:" in "".join(capsys.readouterr())
+
+
+# TAB
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["run", "x", "--ta"], {"--target", "--task"}),
+        (["run", "x", "--task", ""], {"auto", "regression", "classification"}),
+        (["run", "x", "--metric", "a"], {"accuracy", "auc"}),
+        (["run", "x", "--format", "t"], {"tsv"}),
+        (["run", "x", "--type", "zip=s"], {"zip=string"}),
+        (["run", "x", "--type", "zip", "=", "s"], {"string"}),  # as Bash tears it
+        (["run", "x", "--type", "zip", "="], {"float64", "int64", "string", "bool", "date32", "timestamp[us]"}),
+        (["serve", "--task", "c"], {"classification"}),
+        (["predict", "x", "--model", "m"], {"mine", "mine.safetensors"}),
+        (["inspect", "mi"], {"mine", "mine.safetensors"}),
+        (["inspect", "deep/"], {"deep/served"}),
+        (["predict", "x", "--out", "m"], set()),  # the shell knows files
+    ],
+)
+def test_a_tab_completes_values(words, offered, tmp_path, monkeypatch):
+    for name in ("mine/checkpoint-00000001.safetensors", "deep/served/live/checkpoint-00000001.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / "mine.safetensors").touch()
+    (tmp_path / "minutes.txt").touch()
+    (tmp_path / "mixed").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    settings = {"COMP_WORDS": " ".join(["streamboost", *words]), "COMP_CWORD": str(len(words))}
+    said, modules = asked(_STREAMBOOST_COMPLETE="complete_bash", **settings)
+    assert set(said.split()) == offered
+    assert not modules & HEAVY
+
+
+# Wrong words
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rnu"], "No such command 'rnu'. Did you mean 'run'? Try: streamboost --help"),
+        (["run", "{}", "--tarket", "y"], "Did you mean '--target'?"),
+        (["run", "{}", "--target", "yy"], "Did you mean 'y'?"),
+        (["run", "{}", "--target", "y", "--task", "regresion"], "Did you mean 'regression'?"),
+        (["run", "{}", "--target", "y", "--metric", "rsme"], "Did you mean 'rmse'?"),
+        (["run", "{}", "--target", "y", "--metric", "RMSE"], "--metric 'RMSE' is unknown"),
+        (["run", "{}", "--target", "y", "--option", "max_dept=3"], "Did you mean 'max_depth'?"),
+        (["run", "{}", "--target", "y", "--option", "loss=hubert"], "Did you mean 'huber'?"),
+        (["run", "{}", "--target", "y", "--type", "citty=string"], "Did you mean 'city'?"),
+        (["run", "{}", "--target", "y", "--type", "city=word"], "--type is city=word, expected a type such as string"),
+        (["run", "{}", "--target", "y", "--strict"], "leave out --strict, or read the column as text from the start "
+         "with --type city=string."),
+        (["predict", "{}", "--model", "{}.model"], "Mend the row, or read the column as text from the start"),
+        (["run", "shipped:abalne", "--target", "y"], "Did you mean 'abalone'?"),
+        (["serve", "--model", "{}.new", "--task", "clasification"], "Did you mean 'classification'?"),
+    ],
+)  # fmt: skip
+def test_errors_speak_of_options_and_suggest_the_nearest_word(words, sentence, tmp_path, capsys):
+    file = tmp_path / "rows.csv"
+    file.write_text("x,city,y\n" + "".join(f"{k},{k % 3},{k / 7}\n" for k in range(300)) + "1,Bonn,2.5\n")
+    model = SGBRegressor(n_estimators=2, memory=16)
+    model.learn(pa.table({"x": [0.0], "city": [1.0]}), [1.0])
+    model.save(f"{file}.model")
+    assert main([word.format(file) for word in words]) in (1, 2)
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "='" not in error
+    assert "types[" not in error
+
+
+def test_every_way_out_of_a_bad_row_is_one_of_the_command_line():
+    for path in Path(files.__file__).parent.glob("*.py"):
+        for line in path.read_text().splitlines():
+            if "pass on_bad='skip'" in line and "SKIP =" not in line:
+                assert "on_bad" not in in_options(line), line
+    with pytest.raises(ValueError, match="Pass format='csv'") as refusal:
+        FileSource("rows.xls")
+    assert in_options(str(refusal.value)).endswith("Pass --format csv, for example.")

@@ -1,0 +1,58 @@
+"""Errors in the words of the command line: the package speaks to those who call it from Python."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from streamboost.errors import did_you_mean
+
+SKIP = re.compile(r"(, |,? or )pass on_bad='skip'(, or )?")
+TYPE = re.compile(r"\btypes\[(['\"])(?P<column>.*?)\1\] is '?(?P<kind>\w+(\[[^\]]*\])?|[^',]+)'?,")
+PYTHON = (  # what is said in Python, and on the command line
+    (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+) \((--[^()]*)\)"), r"\1"),
+    (re.compile(r"(--[\w-]+) \(\w+=\w+\)"), r"\1"),
+    (re.compile(r"\bmax_bad=(\d+)"), r"--max-bad \1"),
+    (re.compile(r"\btypes (names|says)\b"), r"--type \1"),
+    (re.compile(r"\ba pyarrow type or its name\. Use [^.]*\."), "a type such as string, float64, int64 or bool."),
+    (re.compile(r", or start from None\."), ", or begin in another directory."),
+    (re.compile(r"\bmetric ('[^']*') is"), r"--metric \1 is"),
+    (re.compile(r", or a (subclass of Metric|Loss\b)"), ""),
+    (re.compile(r", or the loss object of one of these"), ""),
+    (re.compile(r"For classes use SGBClassifier"), "For classes pass --task classification"),
+    (re.compile(r"For real-valued targets use SGBRegressor"), "For numbers pass --task regression"),
+)
+
+
+def in_options(sentence: str, *, strict: bool = False) -> str:
+    """Return a sentence with options where it has arguments of Python; ``strict`` says that --strict was given.
+
+    Examples
+    --------
+    >>> in_options("Look for a typo, or pass follow=True (--follow) to wait.")
+    'Look for a typo, or pass --follow to wait.'
+    """
+    sentence = SKIP.sub(lambda found: _skipping(found[1], found[2] or "", strict), sentence)
+    sentence = TYPE.sub(lambda found: f"--type is {shlex.quote(found['column'] + '=' + found['kind'])},", sentence)
+    for pattern, words in PYTHON:
+        sentence = pattern.sub(words, sentence)
+    return sentence
+
+
+def _skipping(before: str, after: str, strict: bool) -> str:
+    """Return how bad rows are passed over, which only a strict run does not do anyway, or cannot do at all."""
+    if strict:
+        return f"{before}leave out --strict{after}"
+    return after
+
+
+def of_parser(error: Any) -> str:
+    """Return what the parser says of the arguments, with the nearest word there is, and where to read on."""
+    sentence, context = str(error.format_message()).replace(" (env var: 'None')", ""), error.ctx
+    if getattr(error, "possibilities", None):  # options near the unknown one
+        sentence = f"{error.message.rstrip('.')}.{did_you_mean(error.option_name, error.possibilities)}"
+    elif found := re.match(r"No such command '(.*?)'", sentence):
+        sentence = f"{found[0]}.{did_you_mean(found[1], context.command.list_commands(context))}"
+    end = "" if sentence.endswith("?") else "."
+    return sentence.rstrip(".") + end + ("" if context is None else f" Try: {context.command_path} --help")
