@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
 from streamboost.boosting.loops import choose
@@ -55,10 +56,15 @@ class BoostedModel(ABC):
         """
         X, y, weight = check_chunk(X, y, weight, self.loss, self.n_features)
         self.check_weight(weight)
-        return self.learn_checked(X, y, weight)
+        section = object()
+        try:
+            critical_section.enter(self, section)
+            return self.learn_checked(X, y, weight)
+        finally:
+            critical_section.leave(self, section)
 
     def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already."""
+        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section."""
         if len(X) and not self.is_open:
             self.allocate(X.shape[1], y.shape[1])
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.boosters[0].loss.n_outputs))
@@ -68,6 +74,8 @@ class BoostedModel(ABC):
             if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
                 self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
             start = stop
+            if critical_section.Held.is_pending:
+                critical_section.interrupt_point()
         return scores
 
     def score(self, X: FloatArray) -> FloatArray:

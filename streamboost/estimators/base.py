@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamboost._types import FloatArray
+from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
@@ -175,16 +176,20 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _learn_prepared(self, prepared: Prepared) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
-        own, (encoder, labels) = self.__dict__, prepared.against
-        is_taken = encoder is None and prepared.committee.n_rows  # by another model that these were first rows of
-        if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
-            other = "a model that knew other columns or classes than this one does now"
-            raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
-        if prepared.encoder is not encoder:
-            self._commit_schema(prepared)
-        if prepared.targets.labels is None:
-            return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
-        return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+        own, (encoder, labels), section = self.__dict__, prepared.against, object()
+        try:
+            critical_section.enter(self, section)
+            is_taken = encoder is None and prepared.committee.n_rows  # by another model that these were first rows of
+            if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
+                other = "a model that knew other columns or classes than this one does now"
+                raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
+            if prepared.encoder is not encoder:
+                self._commit_schema(prepared)
+            if prepared.targets.labels is None:
+                return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
+            return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+        finally:
+            critical_section.leave(self, section)
 
     def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Forget everything and learn the rows; if they are refused, nothing is forgotten."""
@@ -192,9 +197,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
         fresh._learn_prepared(fresh._prepare(X, y, sample_weight, classes=classes))
-        for name in [name for name in self.__dict__ if name.endswith("_")]:
-            delattr(self, name)
-        self.__dict__.update(fresh.__dict__)
+        kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
+        self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
         return self
 
     def _encode(self, X: Any, dialect: Dialect, encoder: Encoder, *, known_only: bool) -> Encoded:
@@ -362,6 +366,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return map(self._class_scores, self.committee_.staged_scores(rows))
 
     # What the model says of itself.
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows learned so far: after a Ctrl-C that came while rows were being learned, these are the whole ones."""
+        check_is_fitted(self)
+        return self.committee_.n_rows
 
     @property
     def booster_(self) -> Booster:

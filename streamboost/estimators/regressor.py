@@ -74,6 +74,9 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     ----------
     committee_, booster_ : Committee and Booster
         What is behind it, and its booster with the longest memory.
+    n_samples_seen_ : int
+        Rows learned so far. A Ctrl-C while rows are learned leaves whole ones: go on with those after them. The columns
+        and categories of all rows of the call are known by then.
     weights_ : dict
         Whom the hedge trusts, by memory and number of learners.
     events_ : list of Event

@@ -22,6 +22,8 @@ from streamboost.stacks.neural import NeuralStack, TwoLayerStack
 if TYPE_CHECKING:
     from streamboost.boosting.model import BoostedModel
 
+BLOCK = 256  # rows a call takes, so that an interrupt need not wait for many
+
 
 class NetLoop(PlainLoop):
     """The compiled loop of one booster of networks."""
@@ -40,15 +42,17 @@ class NetLoop(PlainLoop):
         )
 
     def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
-        """Predict and learn all rows from ``start`` on."""
-        booster, X, nothing = model.boosters[0], chunk.X[start:], np.zeros((1, 1))
-        stack, base = booster.stack, booster.base
+        """Predict and learn rows from ``start`` on: whole steps, up to :data:`BLOCK` rows if they are smaller."""
+        booster, nothing = model.boosters[0], np.zeros((1, 1))
+        stack, base, step = booster.stack, booster.base, booster.step_rows(len(chunk.X) - start)
+        rows = slice(start, start + step * max(BLOCK // step, 1))
+        X = chunk.X[rows]
         assert isinstance(stack, NeuralStack)
         slopes = base.slopes if isinstance(base, Linear) else Slopes(nothing, nothing, np.zeros((0, 0, 1)))
         trouble = np.zeros(2, np.int64)
         learned = net_loop.learn_nets(
-            X, chunk.y[start:], chunk.weight[start:], booster.step_rows(len(X)), booster.update_mode != "sequential",
-            scores[start:], compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
+            X, chunk.y[rows], chunk.weight[rows], step, booster.update_mode != "sequential",
+            scores[rows], compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
             compiled.base_rule(booster), compiled.rates(booster), cat_positions(stack.categorical, stack.n_features),
             booster.eta, model.hedge.arrays, NO_PAIRED_TEST, booster.edges.arrays, compiled.line(base, stack),
             slopes, _inputs(stack), stack.arrays, trouble,
@@ -56,7 +60,7 @@ class NetLoop(PlainLoop):
         booster.count(learned)
         if learned < len(X):
             raise booster.not_finite() if trouble[0] == net_loop.NOT_FINITE else stack.lost(int(trouble[1]))
-        return len(chunk.X)
+        return start + learned
 
     def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
         """Return the score of checked rows, (n, m)."""
