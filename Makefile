@@ -16,15 +16,15 @@ demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw wha
 	$(BIN)/python -m streamboost demo
 
 test: $(VENV)/.ready        ## all tests and doctests; kernels are compiled first, so that no two workers compile the same
-	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/python -m streamboost warmup --networks --jobs 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
-	$(ALL)/bin/python tests/compile_kernels.py
+	$(ALL)/bin/python -m streamboost warmup --networks --jobs 2
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/sources/test_messages.py
 
 test-long: $(VENV)/.ready $(ALL)/.ready brokers  ## both, long: 20 kills for 5, more examples, all combinations for all pairs
-	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/python -m streamboost warmup --networks --jobs 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile --long tests/heavy tests/sources/test_messages.py
 

@@ -1,4 +1,6 @@
-"""The command line: ``streamboost run``, ``predict``, ``inspect``, ``compare``, ``serve``, ``demo``, ``paper``."""
+"""The command line: ``streamboost run``, ``predict``, ``inspect``, ``compare``, ``theory``, ``serve``, ``demo``,
+``warmup``, ``paper``.
+"""
 
 from streamboost.cli.app import main
 

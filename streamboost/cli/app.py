@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from streamboost.cli import model_commands, predict_command, run_command
+from streamboost.cli import model_commands, predict_command, run_command, warmup_command
 from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
 from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import sentence_of, terminal
@@ -92,6 +92,9 @@ def demo(
     from streamboost.cli.demo_command import demo as show
 
     show(rows, no_picture)
+
+
+app.command("warmup")(warmup_command.warmup)
 
 
 @app.command(  # its words, --help among them, are for the experiments

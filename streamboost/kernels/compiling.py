@@ -2,17 +2,13 @@
 
 A kernel that Python calls (:func:`compiled`) is optimised together with all it calls, once, and kept on disk. What
 only kernels call (:func:`compiled_inside`) is never turned into machine code by itself: Numba's default, which
-optimises every function anew in each of its callers, takes twice as long.
-
-Numba's cache looks at the file of the called function only, though what that calls is compiled in, too, and so are
-constants. So all kernels are kept under a digest of all files of this package (:data:`DIGEST`): a change in any of
-them compiles all of them anew.
+optimises every function anew in each of its callers, takes twice as long. Where it is kept:
+:mod:`streamboost.kernels.caching`.
 """
 
 from __future__ import annotations
 
 import gc
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,10 +17,9 @@ from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 
-F = TypeVar("F", bound=Callable[..., Any])
+from streamboost.kernels.caching import FILES, KernelCache
 
-FILES = sorted(Path(__file__).parent.rglob("*.py"))
-DIGEST = hashlib.sha256(b"\0".join(file.read_bytes() for file in FILES)).hexdigest()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _QuickFlags(Flags):
@@ -111,14 +106,12 @@ def compiled(function: F) -> F:
 
     Kernels may call it, too: they get it as :func:`compiled_inside` would make it.
     """
-    kernel: Any = njit(cache=True, pipeline_class=_KernelCompiler, **OPTIONS)(function)
+    kernel: Any = njit(pipeline_class=_KernelCompiler, **OPTIONS)(function)
     if kernel is not function:  # else compiling is switched off
         inside: Any = compiled_inside(function)
         kernel.get_call_template, kernel.get_overload = inside.get_call_template, inside.get_overload
-        index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-        if hasattr(index, "_source_stamp"):  # Numba's own: should it move, a test says so, and nothing breaks
-            is_ours = Path(function.__code__.co_filename) in FILES
-            index._source_stamp = DIGEST if is_ours else (index._source_stamp, DIGEST)
+        if Path(function.__code__.co_filename) in FILES:  # of no other would the digest know
+            kernel._cache = KernelCache(function)  # Numba's own attribute: should it move, a test says so
     return cast(F, kernel)
 
 

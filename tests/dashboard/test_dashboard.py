@@ -532,8 +532,9 @@ def test_a_public_server_listens_everywhere_and_a_strange_address_is_refused():
 def test_a_local_server_answers_to_no_foreign_name():
     with serve_in_thread(Feed()) as running:
         assert urlopen(Request(running.url, headers={"Host": f"localhost:{running.port}"})).status == 200
-        with pytest.raises(HTTPError, match="400"):
+        with pytest.raises(HTTPError, match="400") as refused:
             urlopen(Request(running.url, headers={"Host": "evil.example"}))
+        refused.value.close()
 
 
 def test_an_application_that_cannot_start_is_told():

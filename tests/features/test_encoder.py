@@ -718,8 +718,8 @@ def test_every_word_for_missing_is_nan():
         np.float32("nan"),
         pd.NA,
         pd.NaT,
-        np.datetime64("NaT"),
-        np.timedelta64("NaT"),
+        np.datetime64("NaT", "s"),
+        np.timedelta64("NaT", "s"),
         Decimal("NaN"),
         Decimal("sNaN"),
     ]

@@ -38,7 +38,7 @@ class Copy:
     def __init__(self, place: Path) -> None:
         self.place = place / "checkout"
         shutil.copytree(ROOT, self.place, ignore=LEFT_OUT)
-        self.run_python("tests/compile_kernels.py")
+        self.run_python("-m", "streamboost", "warmup", "--networks")
 
     def run_python(
         self, *words: str, cache: str | None = None, within: float | None = None

@@ -1,0 +1,114 @@
+"""``streamboost warmup``: compile everything once, as an image is built, or before a first use that must not wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from streamboost.cli.arguments import flag, option
+from streamboost.cli.display import terminal
+
+Dtype = Literal["float32", "float64"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+
+def warmup(
+    networks: Annotated[
+        bool, flag('Also what networks need: learner="mlp", in both precisions, and convolutions.', "--networks")
+    ] = False,
+    jobs: Annotated[int, option("Processes that compile side by side; of use with --networks.", "N", min=1)] = 1,
+) -> None:
+    """Compile everything that models need, once; later processes load it. For images: as root, before USER."""
+    steps: dict[str, Callable[[], None]] = {"models of trees": _trees, "linear models": _lines}
+    if networks:
+        steps |= {f"networks, {dtype}": partial(_networks, dtype) for dtype in DTYPES}
+        steps |= {f"convolutions, {dtype}": partial(_convolutions, dtype) for dtype in DTYPES}
+    console, begin = terminal(stderr=True), time.monotonic()
+    folders: set[Path | None] = set()
+    with console.status(f"compiling: {', '.join(steps)}"):
+        for n, (name, kept_in) in enumerate(_compile(steps, jobs), start=1):
+            folders |= kept_in
+            console.print(f"{n} of {len(steps)}: {name} ({time.monotonic() - begin:.0f} s)")
+    if None in folders:
+        raise OSError("What was compiled could not be kept. Set NUMBA_CACHE_DIR to a folder this user can write to.")
+    print(f"Compiled code is kept in {', '.join(sorted(map(str, folders)))}")
+
+
+def _compile(steps: dict[str, Callable[[], None]], jobs: int) -> Iterator[tuple[str, set[Path | None]]]:
+    """Yield the name of each step once it is done, and where what it compiled is kept."""
+    if jobs == 1:
+        for name, step in steps.items():
+            yield name, _folders_of(step)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        names = {pool.submit(_folders_of, step): name for name, step in steps.items()}
+        for done in as_completed(names):
+            yield names[done], done.result()
+
+
+def _folders_of(step: Callable[[], None]) -> set[Path | None]:
+    from streamboost.kernels import caching
+
+    step()
+    return caching.folders_used
+
+
+def _trees() -> None:
+    """Learn and predict numbers, two classes and three, in chunks and row by row, all with the defaults."""
+    import numpy as np
+
+    from streamboost import SGBClassifier, SGBRegressor
+
+    X, y = _rows()
+    classes = np.digitize(y, np.quantile(y, [0.33, 0.67]))
+    models: list[tuple[Any, Any]] = [(SGBRegressor(), y), (SGBClassifier(), classes // 2), (SGBClassifier(), classes)]
+    for model, target in models:
+        model.learn(X, target)
+        model.learn_one({0: 0.5, 1: 0.5}, target[0])
+        model.predict_one({0: 0.5})
+        list(model.staged_predict(X))
+
+
+def _lines() -> None:
+    """Learn with lines: bases, edges and losses are then called one by one, as every plain loop calls them."""
+    from streamboost import SGBRegressor
+
+    X, y = _rows()
+    model = SGBRegressor(learner="linear")
+    model.learn(X, y)
+    model.predict(X)
+
+
+def _networks(dtype: Dtype) -> None:
+    from streamboost.stacks import TwoLayerStack
+
+    _learn_with(TwoLayerStack(2, 3, dtype=dtype))
+
+
+def _convolutions(dtype: Dtype) -> None:
+    from streamboost.stacks import ConvStack
+
+    _learn_with(ConvStack((2, 5), 2, channels=2, kernel=2, dtype=dtype))
+
+
+def _learn_with(stack: Any) -> None:
+    from streamboost import SGBClassifier, SGBRegressor
+
+    X, y = _rows()
+    models: list[tuple[Any, Any]] = [(SGBRegressor(learner=stack), y), (SGBClassifier(learner=stack), y > y.mean())]
+    for model, target in models:
+        model.learn(X, target)
+        model.predict(X)
+
+
+def _rows() -> tuple[Any, Any]:
+    from streamboost import datasets
+
+    X, y, *_ = datasets.friedman(300)
+    return X, y
