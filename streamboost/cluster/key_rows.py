@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.cluster.hashing import plain_key, token_of, workers_of
+from streamboost.features.dates import spread
 from streamboost.features.encoder import Encoded, Encoder
-from streamboost.features.reading import Distinct, distinct, read
+from streamboost.features.reading import Dates, Distinct, distinct, read
 
 Rows = Any  # pyarrow.Table, or list of dicts
 
@@ -171,12 +172,12 @@ class Batch:
         self.ends = np.cumsum(sizes).tolist()
         self.starts = [0, *self.ends[:-1]]
         self.names: list[Hashable] = []
-        self.columns: Sequence[FloatArray | Distinct] = ()
+        self.columns: Sequence[FloatArray | Distinct | Dates] = ()
         if not isinstance(rows, list):
             found = read(rows, "array")
             self.names = list(found.names)
             self.columns = [column() for column in found.columns]
-        numbers = [column for column in self.columns if not isinstance(column, Distinct)]
+        numbers = [column for column in self.columns if isinstance(column, np.ndarray)]
         self.matrix: FloatArray | None = None  # (n, d), if all columns are numbers
         if numbers and len(numbers) == len(self.columns):
             self.matrix = np.column_stack(numbers)
@@ -206,13 +207,14 @@ class Batch:
             if values is None:
                 return None
             encoded[:, j] = values
-        return Encoded(encoded, encoder)
+        return Encoded(spread(encoded, encoder.dates), encoder)
 
 
-def _known(column: FloatArray | Distinct, start: int, stop: int, encoder: Encoder, j: int) -> Any:
+def _known(column: FloatArray | Distinct | Dates, start: int, stop: int, encoder: Encoder, j: int) -> Any:
     """Some values of a column as an encoder has them; None if it has not seen the like of them."""
     if not isinstance(column, Distinct):
-        return column[start:stop] if encoder.kinds[j] == "number" else None
+        numbers = column.seconds if isinstance(column, Dates) else column
+        return numbers[start:stop] if encoder.kinds[j] in ("number", "date") else None
     if encoder.kinds[j] != "category":
         return None
     known = encoder.categories[str(j)]

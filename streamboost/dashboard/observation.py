@@ -165,8 +165,10 @@ def _importances(model: Any, committee: Any) -> dict[str, float]:
     """Return the columns with the largest gains and their shares, where the learners are trees."""
     if committee is None or not all(hasattr(booster.stack, "feature_gains") for booster in committee.boosters):
         return {}
-    gains = committee.feature_gains()
-    names = getattr(getattr(model, "encoder_", None), "names", None)
+    gains, encoder = committee.feature_gains(), getattr(model, "encoder_", None)
+    if encoder is not None:  # of a date, its parts together
+        gains = np.bincount(encoder.owners, gains, encoder.n_features)
+    names = getattr(encoder, "names", None)
     shares: dict[str, float] = {}
     for j in np.argsort(-gains, kind="stable")[:COLUMNS].tolist():
         name = _text(j if names is None else names[j])

@@ -41,7 +41,9 @@ Row = Mapping[Hashable, Any]
 class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The part of an estimator that does not depend on what its targets are."""
 
-    semantics: UpdateMode | None = None  # the former name of update_mode; estimators of older files have no own
+    # estimators of older files have none of their own
+    semantics: UpdateMode | None = None  # the former name of update_mode
+    date_parts: bool = False
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         iterate: Iterate = "last",
         update_mode: UpdateMode = "sequential",
         new_columns: Literal["error", "grow"] = "error",
+        date_parts: bool = True,
         memory_limit_mb: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -76,6 +79,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.readout, self.iterate = readout, iterate
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
+        self.date_parts = date_parts
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -133,7 +137,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         own = self.__dict__
         if "committee_" in own:
             return own["encoder_"], own.get("labels_"), own["committee_"]
-        return Encoder(new_columns=self.new_columns), None, None
+        return self._new_encoder(), None, None
+
+    def _new_encoder(self) -> Encoder:
+        return Encoder(new_columns=self.new_columns, date_parts=self.date_parts)
 
     def _prepare(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, after: Prepared | None = None,
@@ -157,7 +164,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"y has {k} rows and X has {n}: inconsistent numbers of samples. Pass one target a row.")
         is_first = committee is None
         if committee is None:
-            committee = self._make_committee(targets, grown.names)
+            committee = self._make_committee(targets, grown)
         if plain is None:
             self._check_targets(targets.y, committee.loss)
         if sample_weight is not None:
@@ -218,12 +225,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
         self._refuse_text_in_monotone_columns(encoder, committee)
-        committee.check_growth(encoder.n_features, n_outputs, len(encoder.categorical), encoder.max_categories + 1)
+        committee.check_growth(encoder.width, n_outputs, len(encoder.categorical), encoder.max_categories + 1)
 
     def _refuse_text_in_monotone_columns(self, encoder: Encoder, committee: Committee) -> None:
         signs = getattr(committee.boosters[0].stack, "monotone", ())
         for j in [j for j in encoder.categorical if j < len(signs) and signs[j]]:
-            column = f"column {encoder.names[j] if encoder.names else j!r} holds text"
+            column = f"column {encoder.name_at(j)!r} holds text"
             expected = "numbers: levels have no order in which to rise or fall. Leave it out there."
             raise ValueError(f"{column}, but monotonic_cst gives it a sign, expected {expected}")
 
@@ -239,15 +246,15 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder, committee = prepared.encoder, prepared.committee
         if "committee_" not in self.__dict__:
             self._draw_seed()  # as prepare did, from a copy
-            self.committee_, self.encoder_ = committee, Encoder(new_columns=self.new_columns)
+            self.committee_, self.encoder_ = committee, self._new_encoder()
             self.unseen_columns_: list[int] = []
-        known, width = self.encoder_.n_features, encoder.n_features
-        if known and width > known:
-            committee.add_features(width - known)
+        before, known, n_features = self.encoder_.width, self.encoder_.n_features, encoder.n_features
+        if known and encoder.width > before:
+            committee.add_features(encoder.width - before)
         self.encoder_ = encoder
-        self.unseen_columns_ = [*self.unseen_columns_, *range(known, width)]
-        if width > known:
-            self.n_features_in_ = width
+        self.unseen_columns_ = [*self.unseen_columns_, *range(known, n_features)]
+        if n_features > known:
+            self.n_features_in_ = n_features
             if encoder.names is not None and all(isinstance(name, str) for name in encoder.names):
                 self.feature_names_in_ = np.array(encoder.names, dtype=object)
 
@@ -256,7 +263,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         committee = self.committee_
         if not self.unseen_columns_:
             return committee.learn_checked(X, y, weight)
-        present = {j: np.flatnonzero(~np.isnan(X[:, j])) for j in self.unseen_columns_}
+        places = self.encoder_.places
+        present = {j: np.flatnonzero(~np.isnan(X[:, places[j]])) for j in self.unseen_columns_}
         begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
         stops = [*sorted({row for row, _ in begins if row > 0}), len(X)]
         parts, start = [], 0
@@ -272,13 +280,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.unseen_columns_ = [j for j in self.unseen_columns_ if j not in columns]
         for name in [encoder.names[j] if encoder.names else j for j in columns] if committee.n_rows else ():
             committee.events.append(Event(committee.n_rows, "new column", str(name)))
-        categories = [j for j in columns if encoder.kinds[j] == "category" and j not in committee.categorical]
+        places = encoder.places[[j for j in columns if encoder.kinds[j] == "category"]].tolist() if columns else []
+        categories = [place for place in places if place not in committee.categorical]
         if categories:
             committee.set_categorical([*committee.categorical, *categories], encoder.max_categories + 1)
 
-    def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
+    def _make_committee(self, targets: Targets, encoder: Encoder) -> Committee:
         """Make the committee of first rows, with a seed that is drawn again when they are learned."""
-        return defaults.make_committee(self._options(names), self._make_loss(targets), self._draw_seed(is_trial=True))
+        return defaults.make_committee(self._options(encoder), self._make_loss(targets), self._draw_seed(is_trial=True))
 
     def _draw_seed(self, *, is_trial: bool = False) -> int:
         """Draw from the random state; for a trial, from a copy of it."""
@@ -289,9 +298,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise refused("random_state", self.random_state, expected) from None
         return int((copy.deepcopy(random) if is_trial else random).randint(2**31 - len(defaults.LEVELS)))
 
-    def _options(self, names: Sequence[Hashable] | None) -> SimpleNamespace:
-        """The parameters, with columns by their numbers."""
-        signs = defaults.number_columns(self.monotonic_cst, names)
+    def _options(self, encoder: Encoder) -> SimpleNamespace:
+        """The parameters, with columns by where they stand in encoded rows."""
+        signs = defaults.number_columns(self.monotonic_cst, encoder.names, encoder.places if encoder.dates else None)
         mode = self.update_mode if self.semantics is None else self.semantics
         return SimpleNamespace(**{**self.get_params(deep=False), "monotonic_cst": signs, "update_mode": mode})
 
@@ -334,7 +343,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return pandas.Series(self.predict_from_scores(self._scores_of_frame(X)), index=getattr(X, "index", None))
 
     def encode(self, X: Any) -> FloatArray:
-        """Return rows as the model sees them when it predicts, (n, d): what it does not know is missing."""
+        """Return rows as the model sees them when it predicts: what it does not know is missing.
+
+        Each row has one number for every column, and with ``date_parts`` those of its dates, (n, encoder_.width).
+        """
         check_is_fitted(self)
         return X.X if isinstance(X, Encoded) else self._encode(X, "array", self.encoder_, known_only=True).X
 
@@ -399,11 +411,15 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Each column's share in the gain of all splits, as the trees that are listened to stand now, (d,)."""
+        """Each column's share in the gain of all splits, as the trees that are listened to stand now, (d,).
+
+        That of a date is the sum of what its parts gain.
+        """
         check_is_fitted(self)
         if not hasattr(self.booster_.stack, "feature_gains"):
             raise AttributeError(f"feature_importances_ needs trees, but the learner is {self.learner!r}.")
-        return self.committee_.feature_gains()
+        gains, encoder = self.committee_.feature_gains(), self.encoder_
+        return np.bincount(encoder.owners, gains, encoder.n_features).astype(float) if encoder.dates else gains
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that :func:`streamboost.load` reads; no pickle."""

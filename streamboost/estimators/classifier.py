@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from streamboost.errors import refused, require
 from streamboost.estimators import defaults
 from streamboost.estimators.base import Row, StreamEstimator
 from streamboost.estimators.prepared import Prepared, Targets
+from streamboost.features.encoder import Encoder
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
 
@@ -41,7 +42,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, budget, readout, iterate, update_mode, new_columns, memory_limit_mb, n_jobs, random_state
+    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
@@ -236,12 +237,14 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         is_fixed = not self._is_log_loss() or (isinstance(loss, Logistic) and n_classes <= 2)
         return loss.n_outputs if is_fixed else max(n_classes, loss.n_outputs)
 
-    def _make_committee(self, targets: Targets, names: Sequence[Hashable] | None) -> Committee:
+    def _make_committee(self, targets: Targets, encoder: Encoder) -> Committee:
         """One score is enough for two classes, at half the work, if it can be split should a third class come."""
-        committee = super()._make_committee(targets, names)
+        committee = super()._make_committee(targets, encoder)
         if self._is_log_loss() and committee.loss.n_outputs <= 2 and committee.splits:
             loss = Logistic(l2=committee.loss.l2 / 2.0)
-            committee = defaults.make_committee(self._options(names), loss, committee.boosters[0].seed, one_score=True)
+            committee = defaults.make_committee(
+                self._options(encoder), loss, committee.boosters[0].seed, one_score=True
+            )
         return committee
 
     def _learn_classes(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost import losses
-from streamboost._types import FloatArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
@@ -127,18 +127,34 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     return Committee(boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs)
 
 
-def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None) -> Any:
-    """Constraints by name or number, or one a column, to constraints by number or one a column."""
+def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None, places: IntArray | None = None) -> Any:
+    """Constraints by name or number, or one a column, to constraints by number or one a column.
+
+    ``places`` says where each column stands, if that is not where it is among the others.
+    """
     if monotonic_cst is not None:
         signs_of(monotonic_cst)  # refused as they were given: later all are turned round
-    if not isinstance(monotonic_cst, Mapping):
-        return monotonic_cst
-    places = {name: j for j, name in enumerate(names or ())}
-    unknown = [name for name in monotonic_cst if name not in places and not isinstance(name, (int, np.integer))]
+    signs = _by_number(monotonic_cst, names) if isinstance(monotonic_cst, Mapping) else monotonic_cst
+    if places is None or signs is None:
+        return signs
+    if not isinstance(signs, Mapping):
+        if np.shape(signs) != places.shape:
+            found = f"monotonic_cst has shape {np.shape(signs)}, expected {places.shape}: one sign for each column"
+            raise ValueError(f"{found}. To name only some columns pass a dict.")
+        signs = dict(enumerate(signs))
+    if beyond := [j for j in signs if j >= len(places)]:
+        found = f"monotonic_cst names column {beyond[0]}, expected numbers below {len(places)}"
+        raise ValueError(f"{found}: there are no more columns. Name columns that the first rows have.")
+    return {int(places[j]): sign for j, sign in signs.items()}
+
+
+def _by_number(monotonic_cst: Mapping[Hashable, int], names: Sequence[Hashable] | None) -> dict[Any, int]:
+    numbers = {name: j for j, name in enumerate(names or ())}
+    unknown = [name for name in monotonic_cst if name not in numbers and not isinstance(name, (int, np.integer))]
     if unknown:
-        known = ", ".join(map(repr, places)) or "they have none, so use numbers"
+        known = ", ".join(map(repr, numbers)) or "they have none, so use numbers"
         raise ValueError(f"monotonic_cst names the column {unknown[0]!r}, expected names the first rows have: {known}.")
-    return {places.get(name, name): sign for name, sign in monotonic_cst.items()}
+    return {numbers.get(name, name): sign for name, sign in monotonic_cst.items()}
 
 
 def check_memory(memory: Any) -> list[int | None]:

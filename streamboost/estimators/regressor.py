@@ -62,6 +62,10 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         Whether a chunk is learned row by row, as if given one row at a time, or in one step, or in steps of so many.
     new_columns : {"error", "grow"}, default="error"
         Whether frames may bring new named columns; dict rows always may.
+    date_parts : bool, default=True
+        Whether a column of dates or timestamps is learned by its hour (with the fraction), weekday, day of month and
+        day of year, too, all in UTC; else it is only its seconds since 1970. It stays one column in ``monotonic_cst``,
+        which speaks of the seconds, in ``feature_importances_`` and in ``n_features_in_``.
     memory_limit_mb : float, default=None
         What the model may take: memories and numbers of learners shrink to fit, and say so.
     n_jobs : int, default=None

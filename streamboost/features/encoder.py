@@ -1,7 +1,8 @@
 """Rows of any kind to float arrays, learned as they flow.
 
 In flow rows, as :mod:`streamboost.features.reading` reads them; out flow float64 arrays (n, d), C-contiguous, sharing
-no memory with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance.
+no memory with what came in. What is missing is NaN. Text becomes codes 0, 1, 2, ... in order of first appearance. A
+date becomes its seconds since 1970 and, with ``date_parts``, beside them what a calendar says of it.
 
 :class:`Encoder` knows names, kinds and categories. It never changes: ``encode`` returns, beside the rows, the encoder
 that knows what was new in them, so that an error changes nothing, and predicting never does.
@@ -15,14 +16,29 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from reprlib import repr as brief
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from streamboost._types import FloatArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
-from streamboost.features.reading import Dialect, Distinct, Kind, Rows, cell, in_order, kind_differs, read, read_value
+from streamboost.features.dates import PARTS, is_date_value, owners_of, places_of, seconds_of_texts, spread, width_of
+from streamboost.features.reading import (
+    Dates,
+    Dialect,
+    Distinct,
+    Kind,
+    Rows,
+    cell,
+    in_order,
+    kind_differs,
+    no_date,
+    read,
+    read_date,
+    read_value,
+)
 
 NAN, LARGEST = math.nan, sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
@@ -32,7 +48,7 @@ ARROW_NUMBERS = {pa.float64(), pa.float32(), pa.int64(), pa.int32(), pa.int16(),
 class Encoded(NamedTuple):
     """Rows as floats, and the encoder that knows them: the same object if nothing was new."""
 
-    X: FloatArray  # (n, d)
+    X: FloatArray  # (n, width)
     encoder: Encoder
 
 
@@ -42,6 +58,7 @@ class _Index(NamedTuple):
     positions: dict[Hashable, int]
     numbers: dict[Hashable, int]  # the positions of columns of numbers alone
     texts: dict[Hashable, tuple[int, dict[str, int]]]  # a column's position, and its categories
+    dates: dict[Hashable, int]
     pick: Callable[[Any], Any] | None  # all values of a dict in the order of the columns, if all are known
     is_numeric: bool  # whether all columns hold numbers, and a bare array has them in their order
 
@@ -62,6 +79,10 @@ class Encoder:
     max_categories : int, default=1024
         How many levels of a text column get a code of their own; all later ones share the code
         ``max_categories``, so memory stays bounded.
+    date_parts : bool, default=False
+        Whether a date brings, besides its seconds since 1970, its hour (with the fraction), weekday, day of month and
+        day of year in UTC, each a column of the encoded rows. They follow all columns of the row that first has a
+        date there. A date among numbers stays a number, and a number among dates is seconds.
 
     Attributes
     ----------
@@ -69,12 +90,20 @@ class Encoder:
         The columns' names, strings mostly; None when only bare arrays were seen.
     n_features : int
         How many columns there are; 0 until the first rows.
-    kinds : list of {"number", "category", None}
+    width : int
+        How many columns encoded rows have: more than ``n_features`` if there are parts of dates.
+    places : array of int
+        Where in the encoded rows each column stands; of a date, its seconds.
+    owners : array of int
+        The column that each column of the encoded rows stands for.
+    kinds : list of {"number", "category", "date", None}
         What each column holds; None while it has only been missing.
     categories : dict of dict
         For each text column, under its position as a string, the code of each level.
+    dates : dict of int
+        For each date column with parts, under its position as a string, where these begin in the encoded rows.
     categorical : tuple of int
-        The positions of the text columns.
+        Where in the encoded rows the text columns stand.
 
     Examples
     --------
@@ -89,25 +118,53 @@ class Encoder:
 
     # The index follows from the rest: a slot keeps it out of __dict__, which holds the state and nothing else.
     __slots__ = ("__dict__", "_index")
+    date_parts = False  # as encoders of older files have it, which have no own
+    dates: Mapping[str, int] = MappingProxyType({})
 
-    def __init__(self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024) -> None:
+    def __init__(
+        self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024, date_parts: bool = False
+    ) -> None:
         if new_columns not in ("error", "grow"):
             raise ValueError(f"new_columns is {new_columns!r}, expected 'error' or 'grow'. If unsure, leave it out.")
         if not isinstance(max_categories, (int, np.integer)) or max_categories < 1:
             expected = "a whole number of at least 1. If unsure, leave it out: the default is 1024."
             raise refused("max_categories", max_categories, expected)
+        if not isinstance(date_parts, (bool, np.bool_)):
+            raise refused("date_parts", date_parts, "True or False. If unsure, leave it out.")
         self.new_columns = new_columns
         self.max_categories = int(max_categories)
+        self.date_parts = bool(date_parts)
         self.names: list[Hashable] | None = None
         self.n_features = 0
         self.kinds: list[Kind | None] = []
         self.categories: dict[str, dict[str, int]] = {}
+        self.dates = {}
         self._index: _Index | None = None
 
     @property
     def categorical(self) -> tuple[int, ...]:
-        """The positions of the columns that hold text."""
-        return tuple(j for j, kind in enumerate(self.kinds) if kind == "category")
+        """Where in the encoded rows the columns stand that hold text."""
+        return tuple(j for j, kind in zip(self.places.tolist(), self.kinds, strict=True) if kind == "category")
+
+    @property
+    def width(self) -> int:
+        """How many columns encoded rows have."""
+        return width_of(self.n_features, self.dates)
+
+    @property
+    def places(self) -> IntArray:
+        """Where in the encoded rows each column stands, (n_features,)."""
+        return places_of(self.n_features, self.dates)
+
+    @property
+    def owners(self) -> IntArray:
+        """The column that each column of the encoded rows stands for, (width,)."""
+        return owners_of(self.n_features, self.dates)
+
+    def name_at(self, place: int) -> Hashable:
+        """The name of the column at a place in the encoded rows, or its number if it has none."""
+        j = int(self.owners[place])
+        return j if self.names is None else self.names[j]
 
     def encode(
         self, X: Any, *, dialect: Dialect = "array", known_only: bool = False, owner: str = "the model"
@@ -135,7 +192,8 @@ class Encoder:
         if (infinite := np.isinf(encoded)).any():
             i, j = np.argwhere(infinite)[0]
             raise _infinite(draft.name(j), float(encoded[i, j]), int(i))
-        return Encoded(encoded, draft.grown())
+        grown = draft.grown()
+        return Encoded(spread(encoded, grown.dates), grown)
 
     def encode_one(self, x: Mapping[Any, object], *, known_only: bool = False) -> Encoded:
         """Encode a single dict row, quickly, without changing the encoder.
@@ -165,17 +223,20 @@ class Encoder:
                     row[j] = value
                 elif value is not None:
                     row[j] = _number(name, value)
+            elif (j := index.dates.get(name)) is not None:
+                if value is not None:
+                    row[j] = _number(name, value, is_date=True)
             elif (text := index.texts.get(name)) is None:
                 rest.append((name, value))
             elif not isinstance(value, str):
                 if value is not None and (plain := _number(name, value)) == plain:
-                    raise kind_differs(name, "number", plain, None)
+                    raise kind_differs(name, "date" if is_date_value(value) else "number", plain, None)
             elif (code := self._code(text[1], value, known_only)) is None:
                 rest.append((name, value))
             else:
                 row[text[0]] = code
         if not rest:
-            return Encoded(np.array([row], dtype=np.float64), self)  # (1, d)
+            return Encoded(spread(np.array([row], dtype=np.float64), self.dates), self)  # (1, width)
         return self._encode_rest(row, rest, known_only=known_only)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,11 +249,12 @@ class Encoder:
         places = list(zip(names, range(self.n_features), self.kinds, strict=True))
         numbers = {name: j for name, j, kind in places if kind == "number"}
         texts = {name: (j, self.categories[str(j)]) for name, j, kind in places if kind == "category"}
+        dates = {name: j for name, j, kind in places if kind == "date"}
         # of a single name, itemgetter makes no tuple
         pick = itemgetter(*names) if len(numbers) + len(texts) == len(names) > 1 else None
         positions = {name: j for name, j, _ in places}
         is_ordered = self.names is None or positions.keys() != set(range(self.n_features))
-        self._index = _Index(positions, numbers, texts, pick, is_ordered and len(numbers) == len(names) > 0)
+        self._index = _Index(positions, numbers, texts, dates, pick, is_ordered and len(numbers) == len(names) > 0)
         return self._index
 
     def _known_numbers(self, X: Any) -> FloatArray | None:
@@ -230,10 +292,11 @@ class Encoder:
             elif math.isinf(plain):
                 raise _infinite(name, plain)
             elif plain == plain:
-                draft.claim(place, "number", plain)
+                draft.claim(place, "date" if is_date_value(value) else "number", plain)
             row += [NAN] * (draft.n_features - len(row))
             row[place] = plain
-        return Encoded(np.array([row], dtype=np.float64), draft.grown())  # (1, d)
+        grown = draft.grown()
+        return Encoded(spread(np.array([row], dtype=np.float64), grown.dates), grown)  # (1, width)
 
     @property
     def _is_unnamed(self) -> bool:
@@ -242,7 +305,9 @@ class Encoder:
     def _match(self, rows: Rows, draft: _Draft, owner: str) -> list[int | None]:
         """Say where in the encoded rows each column goes; None for a column left out."""
         if rows.by_name or (rows.named and self.new_columns == "grow" and not self._is_unnamed):
-            return [draft.place(name) for name in rows.names]
+            places = [draft.place(name) for name in rows.names]
+            draft.since = dict(zip(places, rows.since, strict=False))
+            return places
         width, positions = len(rows.names), (getattr(self, "_index", None) or self._lookup()).positions
         if width == self.n_features and (not rows.named or self.names is None) and positions.keys() == set(rows.names):
             return [positions[name] for name in rows.names]  # whole numbers: the names of columns without any
@@ -272,6 +337,8 @@ class _Draft:
         self.added: dict[Hashable, int] = {}
         self.kinds: dict[int, Kind] = {}
         self.levels: dict[int, dict[str, int]] = {}
+        self.since: dict[int | None, int] = {}  # the row that brings a column, if not the first
+        self.dated: dict[int, int] = {}  # the row that first has a date in a column
 
     def place(self, name: Hashable) -> int | None:
         """Find the column called ``name``, or make room for it; None if it is to be left out."""
@@ -297,11 +364,13 @@ class _Draft:
         return self.kinds.get(j) or (known[j] if j < len(known) else None)
 
     def claim(self, j: int, kind: Kind, value: object, row: int | None = None) -> None:
-        """Note that column ``j`` holds values of this kind, or refuse if it held the other."""
+        """Note that column ``j`` holds values of this kind, or refuse if it held another; dates are numbers, too."""
         known = self.kind(j)
         if known is None:
             self.kinds[j] = kind
-        elif known != kind:
+            if kind == "date" and self.encoder.date_parts and not self.known_only:
+                self.dated[j] = row or 0
+        elif known != kind and "category" in (known, kind):
             raise kind_differs(self.name(j), kind, value, row)
 
     def fill(self, rows: Rows, places: Sequence[int | None]) -> FloatArray:
@@ -316,17 +385,32 @@ class _Draft:
         encoded = np.full((rows.n_rows, self.n_features), NAN)
         for i, place in enumerate(places):
             if place is not None:
-                read = columns[:, i] if isinstance(columns, np.ndarray) else columns[i]()
-                encoded[:, place] = self.codes(place, read) if isinstance(read, Distinct) else self.numbers(place, read)
+                encoded[:, place] = self.column(place, columns[:, i] if isinstance(columns, np.ndarray) else columns[i])
         return encoded
 
-    def numbers(self, j: int, column: FloatArray) -> FloatArray:
-        if self.kind(j) != "number":
+    def column(self, j: int, column: Any) -> FloatArray:
+        if isinstance(column, np.ndarray):
+            return self.numbers(j, column)
+        known = self.kind(j)
+        read = column(is_date=None if known is None else known == "date")
+        if isinstance(read, Distinct):
+            return self.moments(j, read) if known == "date" else self.codes(j, read)
+        return self.numbers(j, read.seconds, "date") if isinstance(read, Dates) else self.numbers(j, read)
+
+    def moments(self, j: int, texts: Distinct) -> FloatArray:
+        """Dates that are written as text."""
+        seconds = seconds_of_texts(texts.levels)
+        for code in np.flatnonzero(np.isnan(seconds))[:1].tolist():
+            raise no_date(self.name(j), texts.levels[code], int((texts.codes == code).argmax()))
+        return np.append(seconds, NAN)[texts.codes]  # the last entry, NaN, answers for code -1
+
+    def numbers(self, j: int, column: FloatArray, kind: Kind = "number") -> FloatArray:
+        if self.kind(j) != kind:
             for part in (column[:1], column):  # mostly the first row tells
                 present = ~np.isnan(part)
                 if present.any():
                     row = int(present.argmax())
-                    self.claim(j, "number", float(column[row]), row)
+                    self.claim(j, kind, float(column[row]), row)
                     break
         return column
 
@@ -360,12 +444,26 @@ class _Draft:
         grown.kinds = [self.kinds.get(j, kind) for j, kind in enumerate([*encoder.kinds, *[None] * added])]
         known = encoder.categories
         grown.categories = known | {str(j): known.get(str(j), {}) | new for j, new in levels.items()}
+        if self.dated:
+            grown.dates = self.dates()
         return grown
 
+    def dates(self) -> dict[str, int]:
+        """Where the parts of dates begin, in the order in which rows one by one would have brought them."""
+        dates, width = dict(self.encoder.dates), self.encoder.width
+        added = [(self.since.get(j, 0), 0, j) for j in range(self.encoder.n_features, self.n_features)]
+        for _, is_date, j in sorted([*added, *((row, 1, j) for j, row in self.dated.items())]):
+            if is_date:
+                dates[str(j)] = width
+            width += len(PARTS) if is_date else 1
+        return dates
 
-def _number(name: Hashable, value: object) -> float:
-    """One value of a column of numbers."""
+
+def _number(name: Hashable, value: object, *, is_date: bool = False) -> float:
+    """One value of a column of numbers, or of dates."""
     plain = read_value(value, name)
+    if is_date:
+        plain = read_date(plain, name)
     if isinstance(plain, str):
         raise kind_differs(name, "category", plain, None)
     if math.isinf(plain):

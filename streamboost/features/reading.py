@@ -1,10 +1,10 @@
 """One chunk of rows of any kind, read into columns; nothing here knows of earlier rows.
 
 In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream) and dicts; out
-flow :class:`Rows`: the names of the columns, and each column as floats or, if it is text, as :class:`Distinct`. NaN,
-``None``, ``NA`` and an absent key all become NaN; times become seconds since 1970. What is neither number, text nor
-time is refused. Frames are read a column at a time: Python looks at distinct texts, and at rows only where a column
-holds Python's objects that are neither numbers nor text, nor times of one type.
+flow :class:`Rows`: the names of the columns, and each column as floats, as :class:`Distinct` if it is text, or as
+:class:`Dates`. NaN, ``None``, ``NA`` and an absent key all become NaN; times become seconds, dates those since 1970.
+What is neither number, text nor time is refused. Frames are read a column at a time: Python looks at distinct texts,
+and at rows only where a column holds Python's objects that are neither numbers nor text, nor times of one type.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.features.dates import WAYS, is_date_value, seconds_of, seconds_of_texts
 
 Dialect: TypeAlias = Literal["array", "dict"]
-Kind: TypeAlias = Literal["number", "category"]
+Kind: TypeAlias = Literal["number", "category", "date"]
 
 NAN = math.nan
 EPOCH = datetime(1970, 1, 1)
-TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 NUMBERS = {float, int, bool, Decimal, np.float64, np.float32, np.int64, np.int32, np.bool_}
 PANDAS_MISSING = {"NAType", "NaTType"}  # NA and NaT, without importing pandas
@@ -55,8 +55,14 @@ class Distinct(NamedTuple):
     levels: list[Any]  # in order of first appearance; of a column of text all are strings
 
 
-_Column: TypeAlias = FloatArray | Distinct
-_Reader: TypeAlias = Callable[[], _Column]
+class Dates(NamedTuple):
+    """A column of dates or timestamps."""
+
+    seconds: FloatArray  # (n,), since 1970 in UTC; NaN where missing
+
+
+_Column: TypeAlias = FloatArray | Distinct | Dates
+_Reader: TypeAlias = Callable[..., _Column]  # is_date=... says what is known of the column: text among dates is one
 
 
 class Rows(NamedTuple):
@@ -67,6 +73,7 @@ class Rows(NamedTuple):
     columns: Sequence[_Reader] | FloatArray  # a reader for each column, or (n, d) where all are numbers
     named: bool  # whether someone chose these names, and they tell the columns apart
     by_name: bool = False  # River's dialect: columns may come and go
+    since: Sequence[int] = ()  # the row that brings each column; the first, if left out
 
 
 def read(X: Any, dialect: Dialect) -> Rows:
@@ -91,12 +98,12 @@ def _read_dicts(rows: Sequence[Mapping[Hashable, object]]) -> Rows:
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise TypeError(f"row {i} of X is {brief(row)}, expected a dict like the rows before it.")
-    names: dict[Hashable, None] = {}
-    for row in rows:
+    names: dict[Hashable, int] = {}
+    for i, row in enumerate(rows):
         if not row.keys() <= names.keys():
-            names.update(dict.fromkeys(in_order(row.keys() - names.keys())))
+            names.update(dict.fromkeys(in_order(row.keys() - names.keys()), i))
     readers = [partial(_read_objects, [row.get(name) for row in rows], name) for name in names]
-    return Rows(len(rows), list(names), readers, named=True, by_name=True)
+    return Rows(len(rows), list(names), readers, named=True, by_name=True, since=list(names.values()))
 
 
 def in_order(names: Iterable[Hashable]) -> list[Hashable]:
@@ -137,17 +144,19 @@ def _read_pandas(X: Any, dialect: Dialect) -> Rows:
     return _arrange(len(X), names, [partial(_read_series, series, name) for name, series in X.items()], dialect)
 
 
-def _read_series(series: Any, name: Hashable) -> _Column:
+def _read_series(series: Any, name: Hashable, *, is_date: bool | None = None) -> _Column:
     """Read a column of a pandas frame."""
     if hasattr(series.dtype, "categories"):
         return _as_text(distinct_categories(series))
     if isinstance(series.dtype, np.dtype):
         values = series.to_numpy()
-        return _read_objects(values.tolist(), name) if values.dtype == object else _floats(values, f"column {name!r}")
+        if values.dtype == object:
+            return _read_objects(values.tolist(), name, is_date=is_date)
+        return Dates(seconds_of(values)) if values.dtype.kind == "M" else _floats(values, f"column {name!r}")
     try:
         column = pa.array(series, from_pandas=True)
     except pa.ArrowException:  # some extension dtypes, such as Sparse, know nothing of Arrow
-        return _read_objects(series.tolist(), name)
+        return _read_objects(series.tolist(), name, is_date=is_date)
     return _read_arrow(column, name)
 
 
@@ -165,7 +174,7 @@ def _read_table(X: Any, dialect: Dialect) -> Rows:
     return _arrange(table.num_rows, table.column_names, readers, dialect)
 
 
-def _read_arrow(column: Any, name: Hashable) -> _Column:
+def _read_arrow(column: Any, name: Hashable, *, is_date: bool | None = None) -> _Column:
     """Read an Arrow array, chunked or not."""
     kind, types = column.type, pa.types
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
@@ -179,9 +188,11 @@ def _read_arrow(column: Any, name: Hashable) -> _Column:
         return _numpy(column.cast(pa.string()).cast(pa.float64()))  # straight to float64 rounds less well
     if types.is_time(kind):
         ticks = column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.int64())
-        return _seconds(_numpy(ticks.cast(pa.duration(kind.unit))))
-    if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
-        return _seconds(_numpy(column))
+        return seconds_of(_numpy(ticks.cast(pa.duration(kind.unit))))
+    if types.is_duration(kind):
+        return seconds_of(_numpy(column))
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return Dates(seconds_of(_numpy(column)))
     raise TypeError(
         f"column {name!r} holds {kind}, expected numbers, text, booleans or times. "
         "Spread it over columns of these, convert it to text, or leave it out."
@@ -243,7 +254,13 @@ def _read_array(X: Any) -> Rows:
     if array.dtype.kind in "OUT":
         readers = [partial(_read_objects, array[:, j].tolist(), j) for j in range(d)]
         return Rows(n, range(d), readers, named=False)
+    if array.dtype.kind == "M":
+        return Rows(n, range(d), [partial(_read_times, array[:, j]) for j in range(d)], named=False)
     return Rows(n, range(d), _floats(array, "X"), named=False)
+
+
+def _read_times(times: NDArray[Any], *, is_date: bool | None = None) -> Dates:
+    return Dates(seconds_of(times))
 
 
 def _as_array(X: Any) -> NDArray[Any]:
@@ -268,8 +285,8 @@ def _floats(array: NDArray[Any], what: str) -> FloatArray:
     if array.dtype.kind in "biuf":
         with np.errstate(over="ignore"):  # what is too large for float64 is refused as infinite later on
             return array.astype(np.float64, copy=False)
-    if array.dtype.kind in "mM":
-        return _seconds(array)
+    if array.dtype.kind == "m":
+        return seconds_of(array)
     if array.dtype.kind == "c":
         raise _complex(f"{what} is complex")
     raise TypeError(
@@ -278,26 +295,15 @@ def _floats(array: NDArray[Any], what: str) -> FloatArray:
     )
 
 
-def _seconds(times: NDArray[Any]) -> FloatArray:
-    """Datetimes (since 1970) or timedeltas of any shape and unit in seconds."""
-    unit, step = np.datetime_data(times.dtype)
-    if unit not in TICKS_PER_SECOND or step != 1:
-        unit = "ns" if unit in ("ms", "us", "ns", "ps", "fs", "as") else "s"
-    times, ticks = times.astype(f"{times.dtype.kind}8[{unit}]"), TICKS_PER_SECOND[unit]
-    # whole seconds apart from the rest, so that the same instant is the same float in every unit
-    whole, rest = np.divmod(times.astype(np.int64), ticks)
-    return np.where(np.isnat(times), NAN, whole + rest / ticks)
-
-
-def _read_objects(values: list[Any], name: Hashable) -> _Column:
-    """Read a column of Python objects, of the usual types all at once."""
+def _read_objects(values: list[Any], name: Hashable, *, is_date: bool | None = None) -> _Column:
+    """Read a column of Python objects, of the usual types all at once; one that begins with a date is of dates."""
     types = set(map(type, values)) - {NoneType}
     if types <= NUMBERS:
         try:
             return np.array(values, dtype=np.float64)
         except (OverflowError, ValueError):  # a whole number too large for float64, or a signalling NaN
             pass
-    if types <= {str, float}:  # pandas writes NaN among text
+    if types <= {str, float} and not (is_date and float in types):  # pandas writes NaN among text
         return _read_texts(values, name)
     times = {kind for kind in types if kind is not float and kind.__name__ not in PANDAS_MISSING}
     floats = compress(values, map(is_, map(type, values), repeat(float)))
@@ -305,6 +311,9 @@ def _read_objects(values: list[Any], name: Hashable) -> _Column:
         with suppress(pa.ArrowException):  # a span of more than 292,000 years
             return _read_arrow(pa.array(values, ARROW_TIMES[times.pop()], from_pandas=True), name)
     plain = [read_value(value, name, row) for row, value in enumerate(values)]
+    first = next((row for row, value in enumerate(plain) if value == value), None)
+    if first is not None and (is_date or (is_date is None and is_date_value(values[first]))):
+        return Dates(np.array([read_date(value, name, row) for row, value in enumerate(plain)]))
     return _read_texts(plain, name) if str in set(map(type, plain)) else np.array(plain, dtype=np.float64)
 
 
@@ -346,10 +355,20 @@ def read_value(value: Any, name: Hashable, row: int | None = None) -> float | st
     )
 
 
+def read_date(value: float | str, name: Hashable, row: int | None = None) -> float:
+    """What :func:`read_value` gives of a column of dates, in seconds since 1970; text is one of them, written."""
+    if not isinstance(value, str):
+        return value
+    seconds = float(seconds_of_texts([value])[0])
+    if seconds != seconds:
+        raise no_date(name, value, row)
+    return seconds
+
+
 def _seconds_of(value: Any) -> float:
-    """One time in seconds, to the same float that :func:`_seconds` gives for it."""
+    """One time in seconds, to the same float that :func:`seconds_of` gives for it."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return float(_seconds(np.asarray(value)))
+        return float(seconds_of(np.asarray(value)))
     if isinstance(value, datetime):
         since = value - (EPOCH if value.tzinfo is None else EPOCH.replace(tzinfo=UTC))
     elif isinstance(value, date):
@@ -368,12 +387,17 @@ def cell(name: Hashable, value: object, row: int | None) -> str:
 
 
 def kind_differs(name: Hashable, kind: Kind, value: object, row: int | None) -> ValueError:
-    """Complain of a number among text, or of text among numbers."""
-    found, so_far = ("text", "numbers") if kind == "category" else ("a number", "text")
+    """Complain of a number or a date among text, or of text among numbers."""
+    found, so_far = {"category": ("text", "numbers"), "number": ("a number", "text"), "date": ("a date", "text")}[kind]
     return ValueError(
         f"{cell(name, value, row)}, {found}, but it held {so_far} so far. "
         "Convert it before, or give the new kind a new column name."
     )
+
+
+def no_date(name: Hashable, value: object, row: int | None) -> ValueError:
+    """Complain of text among dates that is none."""
+    return ValueError(f"{cell(name, value, row)}, but it held dates so far. Write a date as {WAYS}.")
 
 
 def _complex(what: str) -> ValueError:

@@ -161,7 +161,7 @@ def test_preparing_draws_no_seed_and_learning_draws_one():
 def test_rows_that_the_encoder_has_encoded_are_taken():
     model, twin = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
     for row in ({"a": 1.0}, {"a": 2.0, "b": "text"}):
-        encoder = getattr(model, "encoder_", Encoder())
+        encoder = getattr(model, "encoder_", Encoder(date_parts=True))
         assert_array_equal(model.learn_prepared(model.prepare(encoder.encode([row]), [1.0])), twin.learn([row], [1.0]))
         known = model.encoder_.encode([row], known_only=True)
         assert_array_equal(model.predict_from_scores(model.raw_scores(known)), twin.predict([row]))

@@ -211,6 +211,7 @@ values_of_any_kind = st.one_of(
     st.floats(-9, 9).map(np.float64),
     st.sampled_from(["v", "w", "x", "y", np.str_("z"), 10**400, pd.NA, pd.NaT, Decimal("1.5"), Fraction(1, 4)]),
     st.sampled_from([date(2020, 1, 1), datetime(2020, 1, 1, 12), timedelta(hours=1), np.datetime64("2020-01-01")]),
+    st.sampled_from(["2020-01-01", "2020-01-01 12:00:00.5+01:00"]),
     st.sampled_from([[1], 2j, b"bytes", np.int8(3), np.bool_(True), {}, np.array(1.0), np.timedelta64(5, "ns")]),
 )
 
@@ -231,9 +232,11 @@ def outcome(encode, *args, **options):
     absent=st.sets(st.sampled_from(["a", "b", 3, "t", "u"]), max_size=1),
     bound=st.integers(1, 4),
     known_only=st.booleans(),
+    has_dates=st.booleans(),
 )
-def test_one_row_is_encoded_as_a_chunk_of_one(rows, odd, absent, bound, known_only):
-    encoder = taught(rows, max_categories=bound)
+def test_one_row_is_encoded_as_a_chunk_of_one(rows, odd, absent, bound, known_only, has_dates):
+    days = [{"b": date(2020, 1, 1), "new": None}] * has_dates
+    encoder = taught(days + rows, max_categories=bound, date_parts=True)
     usual = {name: "v" if name in ("t", "u") else 1.5 for name in encoder.names or () if name not in absent}
     one = outcome(encoder.encode_one, usual | odd, known_only=known_only)
     many = outcome(encoder.encode, [usual | odd], known_only=known_only)
