@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamboost.boosting import Booster
     from streamboost.estimators import SGBClassifier, SGBRegressor
+    from streamboost.persistence.registry import skops_trusted_types
     from streamboost.persistence.snapshots import load
 
 __version__ = "0.1.0"
 
-__all__ = ["Booster", "SGBClassifier", "SGBRegressor", "load"]
+__all__ = ["Booster", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types"]
 
 _HOMES = {
     "Booster": "boosting",
     "SGBClassifier": "estimators",
     "SGBRegressor": "estimators",
     "load": "persistence.snapshots",
+    "skops_trusted_types": "persistence.registry",
 }
 
 

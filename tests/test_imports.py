@@ -22,7 +22,7 @@ def modules_after(code: str) -> list[str]:
 
 
 def test_the_bare_import_waits_for_nobody_and_a_booster_not_for_scikit_learn():
-    bare = modules_after("import streamboost")
+    bare = modules_after("import streamboost; streamboost.skops_trusted_types()")
     assert not {"numpy", "numba", "sklearn", "pyarrow"} & set(bare)
     with_booster = modules_after("from streamboost import Booster")
     assert "numba" in with_booster
@@ -32,7 +32,7 @@ def test_the_bare_import_waits_for_nobody_and_a_booster_not_for_scikit_learn():
 
 def test_all_public_names_are_there_and_no_other():
     assert {name: getattr(streamboost, name).__name__ for name in streamboost.__all__} == {
-        name: name for name in ("Booster", "SGBClassifier", "SGBRegressor", "load")
+        name: name for name in ("Booster", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types")
     }
     assert set(streamboost.__all__) < set(dir(streamboost))
     with pytest.raises(AttributeError, match="module 'streamboost' has no attribute 'GBRT'"):

@@ -7,12 +7,15 @@ from streamboost import SGBClassifier, SGBRegressor, stacks
 
 SCIKIT_LEARN = ["fit", "partial_fit", "predict", "staged_predict", "score", "get_params", "set_params"]
 RIVER = ["learn_one", "predict_one", "learn_many", "predict_many"]
-CLASSIFIER = ["predict_proba", "decision_function", "staged_predict_proba", "predict_proba_one", "predict_proba_many"]
+CLASSIFIER = [
+    "predict_proba", "predict_log_proba", "decision_function", "staged_predict_proba", "predict_proba_one",
+    "predict_proba_many",
+]  # fmt: skip
 
 
 def test_the_package_shows_these_names_and_no_others():
     assert streamboost.__all__ == sorted(streamboost.__all__)
-    assert streamboost.__all__ == ["Booster", "SGBClassifier", "SGBRegressor", "load"]
+    assert streamboost.__all__ == ["Booster", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types"]
     assert all(hasattr(streamboost, name) for name in streamboost.__all__)
     assert stacks.__all__ == sorted(stacks.__all__)
 

@@ -159,7 +159,7 @@ class Booster(BoostedModel):
             raise ValueError(f"iterate is {iterate!r}, but a {kind} has no parameters to average. {way_out}")
         self.replay = replay
         self.iterate, self.update_mode, self.seed = iterate, update_mode, seed
-        self.past = Reservoir[Hypothesis](snapshots, seed) if iterate == "average" else None
+        self.past: Reservoir[Hypothesis] | None = Reservoir(snapshots, seed) if iterate == "average" else None
         self.edges, self.cost = EdgeMeter(self.stack.n_learners), CostMeter()
         self.n_rows, self.is_open = 0, False
 

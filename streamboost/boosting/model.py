@@ -14,6 +14,7 @@ from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
 from streamboost.boosting.loops import choose
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
+from streamboost.persistence.object_graph import make_writable
 from streamboost.stacks.base import Stack
 
 if TYPE_CHECKING:
@@ -115,4 +116,4 @@ class BoostedModel(ABC):
         return self.__dict__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(make_writable(state))

@@ -23,6 +23,7 @@ from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.features.encoder import Encoder
 from streamboost.features.labels import Labels
 from streamboost.losses import Logistic, Loss, Softmax
+from streamboost.losses.links import Logit
 
 HALVES: FloatArray = np.array([-0.5, 0.5])  # of one score for two classes: the score of each
 Method: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
@@ -119,6 +120,11 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return self._probabilities(self.raw_scores(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Predict the logarithm of every class's probability, (n, K): finite even where the probability rounds to 0."""
+        return self._log_probabilities(self.raw_scores(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
         """Predict probabilities with the first learner, the first two, and so on."""
         return map(self._probabilities, self._staged_scores(X))
@@ -179,6 +185,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if self._is_one_score():
             return np.concatenate([1.0 - p, p], axis=1) if len(self.labels_) == 2 else np.ones_like(p)
         normalised: FloatArray = p / p.sum(axis=1, keepdims=True)
+        return normalised
+
+    def _log_probabilities(self, scores: FloatArray) -> FloatArray:
+        """Log-probabilities from the scores themselves: of odds, up to what they sum to."""
+        if self._is_log_loss():
+            odds = scores
+        elif not isinstance(self.committee_.loss.link, Logit):  # a loss of the user's own
+            with np.errstate(divide="ignore"):
+                return np.log(self._probabilities(scores))
+        elif self._is_one_score():
+            odds = scores * HALVES[: len(self.labels_)]
+        else:
+            odds = -np.logaddexp(0.0, -scores)
+        normalised: FloatArray = odds - np.logaddexp.reduce(odds, axis=1, keepdims=True)
         return normalised
 
     def _is_log_loss(self) -> bool:

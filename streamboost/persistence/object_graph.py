@@ -144,6 +144,26 @@ def _new_object(cls: type[Any], names: list[Any], values: list[Any]) -> Any:
     return instance
 
 
+def make_writable(value: Any) -> Any:
+    """Return a value with arrays that can be written to: copies of those that cannot, such as memory-mapped ones.
+
+    Objects of ours are changed in place. What joblib loads with ``mmap_mode="r"`` becomes a model this way.
+    """
+    cls = type(value)
+    if isinstance(value, np.ndarray):
+        return value if cls is np.ndarray and value.flags.writeable else np.array(value)
+    if cls in (list, tuple):
+        return cls(map(make_writable, value))
+    if cls is not dict and name_of(cls) is None:
+        return value
+    if _is_named_tuple(cls):
+        return cls(*map(make_writable, value))
+    attributes = value if cls is dict else value.__dict__
+    for name, held in attributes.items():
+        attributes[name] = make_writable(held)
+    return value
+
+
 def _is_named_tuple(cls: type) -> bool:
     return cls.__bases__ == (tuple,) and hasattr(cls, "_fields")
 

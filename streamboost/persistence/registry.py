@@ -65,6 +65,21 @@ def name_of(cls: type) -> str | None:
     return NAMES.get((cls.__module__, cls.__qualname__))
 
 
+def skops_trusted_types() -> list[str]:
+    """Return the classes that models are made of, by their full names: those that skops has to be told to trust.
+
+    Parts that are not streamboost's own, such as a wrapped learner or a frozen model, come beside them.
+
+    Examples
+    --------
+    >>> import streamboost
+    >>> trusted = streamboost.skops_trusted_types()  # for skops.io.load(path, trusted=trusted)
+    >>> "streamboost.boosting.committee.Committee" in trusted
+    True
+    """
+    return [f"{module}.{qualname}" for module, qualname in PLACES.values()]
+
+
 @cache
 def find_class(name: str) -> type:
     """Return the class of a name in files, importing its module if need be."""

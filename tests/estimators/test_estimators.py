@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge, SGDRegressor
+from sklearn.model_selection import cross_val_predict
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
@@ -184,6 +185,30 @@ def test_every_classification_loss_learns_three_classes(labelled, loss):
     assert model.score(X, y) > 0.6
     assert model.decision_function(X).shape == (300, 3)
     assert hasattr(model, "predict_proba") is (getattr(loss, "name", loss) != "hinge")
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "logistic"])
+@pytest.mark.parametrize("n_classes", [1, 2, 4])
+def test_log_probabilities_are_those_of_the_probabilities_and_finite_where_these_are_0(loss, n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), np.arange(200) % n_classes
+    model = SGBClassifier(loss, n_estimators=3, memory=64, random_state=0).fit(X, y)
+    logs = model.predict_log_proba(X)
+    assert logs.shape == (200, n_classes)
+    np.testing.assert_allclose(np.exp(logs), model.predict_proba(X), rtol=1e-12)
+    shape = model.raw_scores(X[:1]).shape
+    far = model._log_probabilities(np.where(np.arange(shape[1]) % 2, -2000.0, 2000.0)[None])
+    assert np.isfinite(far).all()
+    if n_classes > 1:
+        assert far.min() <= -2000.0
+        assert (model._probabilities(np.where(np.arange(shape[1]) % 2, -2000.0, 2000.0)[None]) == 0.0).any()
+
+
+def test_log_probabilities_are_there_where_probabilities_are():
+    assert not hasattr(SGBClassifier("hinge"), "predict_log_proba")
+    X, y = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    said = cross_val_predict(SGBClassifier(n_estimators=2, memory=32), X, y, cv=3, method="predict_log_proba")
+    np.testing.assert_allclose(np.exp(said).sum(axis=1), 1.0)
 
 
 def test_a_margin_loss_has_room_for_the_classes_it_was_told_of(labelled):
