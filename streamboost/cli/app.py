@@ -11,12 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from streamboost import __version__
 from streamboost.cli import model_commands, predict_command, run_command, warmup_command
 from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
 from streamboost.cli.completion import complete_models, one_of
@@ -111,7 +111,7 @@ def paper(context: typer.Context) -> None:
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(version("streamboost"))
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from streamboost.evaluation.reports import Report
     from streamboost.runs.run import Run
     from streamboost.sources import Source
@@ -22,6 +21,8 @@ SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
 
 def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that shows text as it is, brackets and colons included."""
+    from rich.console import Console
+
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
@@ -34,6 +35,8 @@ def sentence_of(error: BaseException) -> str:
 
 def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:
     """Print the columns of the first rows with types and roles."""
+    from rich.table import Table
+
     shown = Table(title=f"{table.num_columns} columns; {task} of {target!r}", title_justify="left")
     for heading in ("column", "type", "role", "first value"):
         shown.add_column(heading, overflow="ellipsis", no_wrap=True, max_width=40)
@@ -54,6 +57,8 @@ class Screen:
         self.last_line = time.monotonic()
 
     def __enter__(self) -> Self:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
         if self.console.is_terminal and not self.console.quiet:
             has_end = self.source.progress(self.run.position) is not None
             self.bar = Progress(
@@ -138,6 +143,8 @@ def number(value: float | None) -> str:
 
 def print_pairs(console: Console, title: str, pairs: Sequence[tuple[str, ...]], headings: Sequence[str] = ()) -> None:
     """Print a table of names and values."""
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", show_header=bool(headings))
     for heading in headings or [""] * len(pairs[0]):
         table.add_column(heading, overflow="fold")

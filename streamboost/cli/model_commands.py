@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from streamboost.cli.arguments import (
     AsJson,
@@ -23,6 +22,9 @@ from streamboost.cli.arguments import (
 )
 from streamboost.cli.completion import complete_models, complete_sources
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 COMPARED = examples("streamboost compare prices other --on today.csv --target price")
 MEASURED = examples("streamboost theory today.csv --model prices --target price --out theory.html")
