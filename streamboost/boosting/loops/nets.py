@@ -1,4 +1,4 @@
-"""The loop of networks: after the first rows, which tell the scales, whole chunks take one call of a kernel."""
+"""The loop of networks: whole chunks take one call of a kernel, the first rows, which tell the scales, one a step."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamboost._types import FloatArray
-from streamboost.bases import Linear
+from streamboost.bases import Constant, Linear
 from streamboost.boosting.hedge import NO_PAIRED_TEST
 from streamboost.boosting.loops import compiled
 from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.features.binning import cat_positions
 from streamboost.features.chunk import Chunk
 from streamboost.features.standardizer import Standardizer
-from streamboost.kernels import net_loop
+from streamboost.kernels import layout, net_loop
 from streamboost.kernels.bases import Slopes
 from streamboost.stacks.conv import ConvStack
 from streamboost.stacks.neural import NeuralStack, TwoLayerStack
@@ -29,7 +29,7 @@ class NetLoop(PlainLoop):
     """The compiled loop of one booster of networks."""
 
     def suits(self, model: BoostedModel) -> bool:
-        """Return whether it knows everything the booster is made of, and the first rows have told the scales."""
+        """Return whether it knows everything the booster is made of."""
         booster = model.boosters[0]
         return (
             type(booster.stack) in (TwoLayerStack, ConvStack)
@@ -38,28 +38,35 @@ class NetLoop(PlainLoop):
             and booster.replay is None
             and booster.iterate != "average"
             and booster.is_open
-            and booster.is_scale_known
         )
 
     def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
         """Predict and learn rows from ``start`` on: whole steps, up to :data:`BLOCK` rows if they are smaller."""
-        booster, nothing = model.boosters[0], np.zeros((1, 1))
+        booster, nothing, estimate = model.boosters[0], np.zeros((1, 1)), None
         stack, base, step = booster.stack, booster.base, booster.step_rows(len(chunk.X) - start)
-        rows = slice(start, start + step * max(BLOCK // step, 1))
-        X = chunk.X[rows]
+        n_steps, rates = max(BLOCK // step, 1) if booster.is_scale_known else 1, compiled.rates(booster)
+        rows = slice(start, start + step * n_steps)
+        X, y, weight = (each[rows] for each in chunk)
+        if not booster.is_scale_known:  # of the first rows, every step may change those that follow
+            estimate = booster.estimate_scale(y, weight)
+            rates[layout.SPREAD] = estimate[1].spread
         assert isinstance(stack, NeuralStack)
+        base_rule = compiled.base_rule(booster)  # before the slopes, some of which it may have to make
         slopes = base.slopes if isinstance(base, Linear) else Slopes(nothing, nothing, np.zeros((0, 0, 1)))
         trouble = np.zeros(2, np.int64)
         learned = net_loop.learn_nets(
-            X, chunk.y[rows], chunk.weight[rows], step, booster.update_mode != "sequential",
-            scores[rows], compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
-            compiled.base_rule(booster), compiled.rates(booster), cat_positions(stack.categorical, stack.n_features),
-            booster.eta, model.hedge.arrays, NO_PAIRED_TEST, booster.edges.arrays, compiled.line(base, stack),
-            slopes, _inputs(stack), stack.arrays, trouble,
+            X, y, weight, step, booster.update_mode != "sequential", scores[rows], compiled.rule(booster),
+            compiled.READOUTS[model.readout, booster.descent.readout], base_rule, rates,
+            cat_positions(stack.categorical, stack.n_features), booster.eta, model.hedge.arrays, NO_PAIRED_TEST,
+            booster.edges.arrays, compiled.line(base, stack), slopes, _inputs(stack), stack.arrays, trouble,
         )  # fmt: skip
         booster.count(learned)
         if learned < len(X):
             raise booster.not_finite() if trouble[0] == net_loop.NOT_FINITE else stack.lost(int(trouble[1]))
+        if estimate is not None:
+            booster.apply_scale(*estimate)
+            if isinstance(base, Constant):
+                base.learn(X, y, weight, booster.loss, booster.scale)
         return start + learned
 
     def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
