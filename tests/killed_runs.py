@@ -36,7 +36,7 @@ def check_same(one: Path, other: Path, ending: str) -> None:
     assert said["row"].to_pylist() == sorted(set(said["row"].to_pylist()))
     assert len(said) == resumed.rows
     quarantines = [
-        [json.loads(line)["text"] for line in (where / "m" / "quarantine.jsonl").read_text().splitlines()]
+        [{**json.loads(line), "time": None} for line in (where / "m" / "quarantine.jsonl").read_text().splitlines()]
         for where in (one, other)
         if (where / "m" / "quarantine.jsonl").exists()
     ]

@@ -20,7 +20,7 @@ from streamboost import __version__
 from streamboost.cli import model_commands, predict_command, run_command, warmup_command
 from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
 from streamboost.cli.completion import complete_models, one_of
-from streamboost.cli.display import sentence_of, terminal
+from streamboost.cli.display import print_error, sentence_of
 from streamboost.cli.wording import in_options, of_parser
 from streamboost.errors import require
 
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = int(app(words, prog_name="streamboost", standalone_mode=False) or 0)
+        code = int(app(words, obj=words, prog_name="streamboost", standalone_mode=False) or 0)
         if code == INTERRUPTED:  # what newer versions of typer make of a KeyboardInterrupt
             raise KeyboardInterrupt
         sys.stdout.flush()
@@ -157,5 +157,5 @@ def _fail(words: Sequence[str], sentence: str, code: int) -> int:
     sentence = in_options(sentence, strict="--strict" in words)
     if "--json" in words:
         print(json.dumps({"error": sentence, "code": code}))
-    terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
+    print_error(sentence)
     return code

@@ -20,6 +20,7 @@ from streamboost.errors import did_you_mean
 TASKS = ("auto", "regression", "classification")
 METRICS = ("rmse", "mae", "r2", "accuracy", "kappa", "log_loss", "auc")  # of streamboost.metrics.BY_NAME
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
+ENCODINGS = ("utf-8", "latin-1", "cp1252", "utf-16")
 
 
 def option(
@@ -52,6 +53,21 @@ Format = Annotated[
 Types = Annotated[
     list[str] | None,
     option("A column's type, such as zip=string; may be repeated.", "COL=TYPE", panel=ROWS, complete=complete_kinds),
+]
+Delimiter = Annotated[
+    str | None,
+    option("Between the values of a CSV, such as ';' or tab; found if left out.", "CHAR", panel=ROWS),
+]
+Decimal = Annotated[
+    str | None,
+    option("What begins a fraction in a CSV, '.' or ','; found if left out.", "CHAR", panel=ROWS),
+]
+Encoding = Annotated[
+    str | None,
+    option("Of text, such as latin-1 or utf-16; found if left out.", "NAME", panel=ROWS, complete=one_of(ENCODINGS)),
+]
+Names = Annotated[
+    str | None, option("The columns of a CSV whose first line does not name them.", "A,B,...", panel=ROWS)
 ]
 ModelPath = Annotated[
     Path, option("A run's directory, or a file that model.save wrote.", "MODEL", complete=complete_models)

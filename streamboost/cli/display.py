@@ -33,10 +33,19 @@ def sentence_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def print_columns(console: Console, table: Any, target: str, task: str, ignored: Sequence[str]) -> None:
-    """Print the columns of the first rows with types and roles."""
+def print_error(sentence: str) -> None:
+    """Print why a command failed."""
+    terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
+
+
+def print_columns(
+    console: Console, table: Any, target: str, task: str, ignored: Sequence[str], described: str = ""
+) -> None:
+    """Print how the rows are written, and the columns of the first ones with types and roles."""
     from rich.table import Table
 
+    if described:
+        console.print(f"{described}.", soft_wrap=True)
     shown = Table(title=f"{table.num_columns} columns; {task} of {target!r}", title_justify="left")
     for heading in ("column", "type", "role", "first value"):
         shown.add_column(heading, overflow="ellipsis", no_wrap=True, max_width=40)
@@ -124,6 +133,9 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     stopped = "stopped early; " if summary["stopped"] else ""
     print_metrics(console, f"{summary['rows']:,} rows learned{resumed}", summary["metrics"])
     lines = [f"{stopped}{summary['rows_per_second']:,.0f} rows/s, {summary['bad_rows']:,} bad rows"]
+    lines += [f"  {found['rows']:,}, such as: {found['reason']}" for found in summary["bad_reasons"]]
+    if summary["bad_rows"]:
+        lines.append(f"  all in {summary['quarantine']}" if summary["quarantine"] else "  --model DIR keeps them")
     where = {"model": "streamboost inspect {}", "predictions": "predictions: {}", "report": "report: {}"}
     lines += [text.format(summary[name]) for name, text in where.items() if summary.get(name)]
     for line in lines:

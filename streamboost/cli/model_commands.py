@@ -10,8 +10,12 @@ import typer
 
 from streamboost.cli.arguments import (
     AsJson,
+    Decimal,
+    Delimiter,
+    Encoding,
     Format,
     ModelPath,
+    Names,
     Types,
     UsageError,
     check_column,
@@ -104,6 +108,7 @@ def _edges(edges: list[float | None]) -> str:
 
 
 def compare(
+    context: typer.Context,
     a: Annotated[
         Path, typer.Argument(metavar="A", help="A run's directory, or a saved model.", autocompletion=complete_models)
     ],
@@ -111,6 +116,10 @@ def compare(
     on: Annotated[list[str], option("Rows to predict with both; may be repeated.", "SOURCE")],
     target: Annotated[str, option("Their target.", "COL")],
     format: Format = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    names: Names = None,
     as_json: AsJson = False,
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
@@ -127,7 +136,7 @@ def compare(
         task, other = map(task_of, models.values())
         if task != other:
             raise UsageError("A and B have different tasks, so there is nothing to compare.")
-        rows = open_rows(on, format)
+        rows = open_rows(on, context.params)
         if (first := rows.first()) is not None:
             check_column(target, first.column_names, "--target")
     books = {
@@ -148,6 +157,7 @@ def compare(
 
 
 def theory(
+    context: typer.Context,
     source: Annotated[
         list[str],
         typer.Argument(
@@ -160,6 +170,10 @@ def theory(
     max_rows: Annotated[int, option("How many rows to take at the most.", "N", min=1)] = 10_000,
     type: Types = None,
     format: Format = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    names: Names = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure regret, edges and bounds of a saved model, and write them as a page; the model stays as it is."""
@@ -177,7 +191,7 @@ def theory(
     console = terminal(stderr=True, quiet=as_json)
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)
-        rows = open_rows(source, format, type, strict=False, end_after=max_rows)
+        rows = open_rows(source, context.params, strict=False, end_after=max_rows)
         rows.on_bad = bad.append
         tables = [batch.table for batch in rows.read()]
         if not tables:

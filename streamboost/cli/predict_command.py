@@ -8,17 +8,32 @@ from typing import Annotated
 
 import typer
 
-from streamboost.cli.arguments import AsJson, Format, ModelPath, Types, examples, file_option, option, usage_errors
+from streamboost.cli.arguments import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Format,
+    ModelPath,
+    Names,
+    Types,
+    examples,
+    file_option,
+    flag,
+    option,
+    usage_errors,
+)
 from streamboost.cli.completion import complete_sources
 from streamboost.cli.display import terminal
 
 EXAMPLES = examples(
     "streamboost predict today.csv --model prices --out said.parquet",
     "streamboost predict today.csv --model prices --keep id > said.csv",
+    "streamboost predict today.csv --model prices --json > said.jsonl",
 )
 
 
 def predict(
+    context: typer.Context,
     source: Annotated[
         list[str],
         typer.Argument(metavar="SOURCE", help="Rows to predict; as in run.", autocompletion=complete_sources),
@@ -28,7 +43,13 @@ def predict(
     keep: Annotated[list[str] | None, option("A column to copy; may be repeated.", "COL")] = None,
     type: Types = None,
     format: Format = None,
-    as_json: AsJson = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    names: Names = None,
+    as_json: Annotated[
+        bool, flag("Print an object a row; with --out, one that says how many there were.", "--json")
+    ] = False,
 ) -> None:
     """Predict the rows of a source with a saved model; the model stays as it is."""
     from streamboost.cli.prediction_output import PredictionColumns, check_csv_columns, check_out, writing
@@ -39,17 +60,17 @@ def predict(
         estimator = load_model(model, must_have_learned=True)
         if out is not None:
             check_out(out)
-        rows = open_rows(source, format, type)
+        rows = open_rows(source, context.params)
         first = rows.first()
         columns = PredictionColumns(estimator, keep or [], None if first is None else first.schema)
-        if out is None or out.suffix == ".csv":
+        if (out is None and not as_json) or (out is not None and out.suffix == ".csv"):
             check_csv_columns(columns.schema)
     n_rows = 0
-    with writing(out, columns.schema, is_silent=as_json) as write:
+    with writing(out, columns.schema, as_json=as_json) as write:
         for batch in rows.read():
             write(columns.predict(batch.table, n_rows))
             n_rows += batch.table.num_rows
-    if as_json:
-        typer.echo(json.dumps({"rows": n_rows, "out": None if out is None else str(out)}))
-    elif out is not None:
-        terminal(stderr=True).print(f"{n_rows:,} rows: {out}")
+    if as_json and out is not None:
+        typer.echo(json.dumps({"rows": n_rows, "out": str(out)}))
+    elif as_json or out is not None:
+        terminal(stderr=True).print(f"{n_rows:,} rows: {out or 'on standard output'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from streamboost.cli.saved_models import known_columns
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type
+from streamboost.runs.quarantine import plain_values
 
 
 class PredictionColumns:
@@ -83,11 +85,20 @@ def check_csv_columns(schema: Any) -> None:
             raise UsageError(f"column {field.name!r} is of type {field.type}, {told}") from None
 
 
+def write_json_lines(table: Any) -> None:
+    """Write rows to standard output, an object a line; what JSON has no word for as text."""
+    lines = [json.dumps(plain_values(row), ensure_ascii=False, default=str) + "\n" for row in table.to_pylist()]
+    sys.stdout.buffer.write("".join(lines).encode("utf-8", "backslashreplace"))
+
+
 @contextmanager
-def writing(path: Path | None, schema: Any, *, is_silent: bool) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that writes tables to a new file, which appears once it is whole, or to standard output."""
-    if path is None and is_silent:
-        yield lambda table: None
+def writing(path: Path | None, schema: Any, *, as_json: bool) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that writes tables to a new file, which appears once it is whole, or to standard output.
+
+    There they are CSV, or with ``as_json`` JSON lines.
+    """
+    if path is None and as_json:
+        yield write_json_lines
         return
     if path is None:
         with pa.csv.CSVWriter(sys.stdout.buffer, schema) as writer:

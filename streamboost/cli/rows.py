@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamboost.cli.arguments import UsageError, parse_types
 from streamboost.sources import BadRow, Batch, FileSource, Position, Source, open_source
 
+TAB = {"tab": "\t", "\\t": "\t"}  # what no shell lets one type
 NOT_FILES = ("synthetic:", "kafka:", "redis:", "rediss:", "unix:")
 
 
@@ -76,27 +77,34 @@ class PeekableSource(Source):
     def stop(self, asked: Callable[[], bool] | None) -> None:
         self.source.stop = asked  # type: ignore[attr-defined]
 
+    def describe(self) -> str:
+        """Return how the rows are written; nothing, if there is nothing to say."""
+        return self.source.describe() if isinstance(self.source, FileSource) else ""
+
     def _keep_bad(self, bad: BadRow) -> None:
         (self.on_bad if callable(self.on_bad) else self._unread.append)(bad)
 
 
 def open_rows(
     where: Sequence[str],
-    format: str | None = None,
-    types: Sequence[str] | None = None,
+    given: Mapping[str, Any],
     *,
     follow: bool = False,
     strict: bool = True,
     end_after: int | None = None,
 ) -> PeekableSource:
-    """Open a source with the options that were given; refuse those that one of this kind does not take."""
+    """Open a source with the options that a command was given; refuse those that one of this kind does not take."""
     is_generated = any(part.startswith("synthetic:") for part in where)
-    if format is not None and any(part.startswith(NOT_FILES) for part in where):
-        raise UsageError("--format is for files.")
+    types, names, delimiter = given.get("type"), given.get("names"), given.get("delimiter")
+    of_files = {name: given.get(name) for name in ("format", "encoding", "decimal")}
+    of_files |= {"delimiter": TAB.get(delimiter or "", delimiter), "names": names and names.split(",")}
+    for name, value in of_files.items():
+        if value is not None and any(part.startswith(NOT_FILES) for part in where):
+            raise UsageError(f"--{name} is for files.")
     if follow and is_generated:
         raise UsageError("--follow is for files and brokers; generated rows have no end anyway.")
     if types and is_generated:
         raise UsageError("--type is for files and brokers; generated rows have their types.")
-    options = {"format": format, "follow": follow, "types": parse_types(types or ())}
+    options = {**of_files, "follow": follow, "types": parse_types(types or ())}
     opened = open_source(*where, **{name: value for name, value in options.items() if value})
     return PeekableSource(opened, strict, end_after=end_after)

@@ -13,7 +13,11 @@ from streamboost.cli.arguments import (
     METRICS,
     ROWS,
     TASKS,
+    Decimal,
+    Delimiter,
+    Encoding,
     Format,
+    Names,
     Types,
     UsageError,
     examples,
@@ -23,12 +27,13 @@ from streamboost.cli.arguments import (
     usage_errors,
 )
 from streamboost.cli.completion import complete_models, complete_sources, one_of
-from streamboost.cli.display import Dashboard, Screen, print_columns, print_summary, terminal
+from streamboost.cli.display import Dashboard, Screen, print_columns, print_error, print_summary, terminal
 
 SOURCES = (
     "One or several: files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
 )
 WINDOW = 1000
+MAX_BAD = "50%"
 KEPT, MODEL, SCORES, BAD, KEYS, WATCH = (
     "Kept, to go on with", "Model", "Scores", "Bad rows", "A model for each key", "Watching",
 )  # fmt: skip
@@ -36,14 +41,16 @@ EXAMPLES = examples(
     "streamboost run shipped:electricity --target target --dashboard",
     "streamboost run 'days/*.csv' --target price --model prices",
     "streamboost run 'days/*.csv' --target price --model prices --resume",
+    "streamboost run tomorrow.csv --model prices --continue",
     "streamboost run - --format jsonl --target price --option max_depth=4 < rows",
     "streamboost run kafka://localhost/orders --target late --follow --model late",
 )
 
 
 def run(
+    context: typer.Context,
     source: Annotated[list[str], typer.Argument(metavar="SOURCE", help=SOURCES, autocompletion=complete_sources)],
-    target: Annotated[str, option("The column to predict.", "COL")],
+    target: Annotated[str | None, option("The column to predict; a run that goes on knows.", "COL")] = None,
     task: Annotated[
         str, option("regression, classification, or auto: as the first targets look.", "TASK", complete=one_of(TASKS))
     ] = "auto",
@@ -52,6 +59,10 @@ def run(
     ignore: Annotated[list[str] | None, option("A column to leave out; may be repeated.", "COL", panel=ROWS)] = None,
     type: Types = None,
     format: Format = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    names: Names = None,
     follow: Annotated[bool, flag("Wait for more rows at the end, like tail -f.", "--follow", panel=ROWS)] = False,
     max_rows: Annotated[int | None, option("Stop after so many more rows.", "N", panel=ROWS, min=1)] = None,
     model: Annotated[
@@ -61,6 +72,9 @@ def run(
         ),
     ] = None,
     resume: Annotated[bool, flag("Go on from the newest checkpoint, if there is one.", "--resume", panel=KEPT)] = False,
+    go_on: Annotated[
+        bool, flag("Go on with the model of --model on new rows: tomorrow's file.", "--continue", panel=KEPT)
+    ] = False,
     checkpoint_every: Annotated[
         str, option("Rows (10000) or time (30s, 5m) between checkpoints.", "N", panel=KEPT)
     ] = "30s",
@@ -98,7 +112,9 @@ def run(
         ),
     ] = None,
     strict: Annotated[bool, flag("End at the first bad row.", "--strict", panel=BAD)] = False,
-    max_bad: Annotated[int | None, option("End when there are more bad rows than this.", "N", panel=BAD, min=0)] = None,
+    max_bad: Annotated[
+        str, option("End when more rows than this are bad: a number, or a share such as 5%.", "N", panel=BAD)
+    ] = MAX_BAD,
     key: Annotated[str | None, option("A model of its own for each value of this column.", "COL", panel=KEYS)] = None,
     workers: Annotated[
         int | None, option("How many workers the models of --key live on.", "K", panel=KEYS, min=1)
@@ -114,7 +130,7 @@ def run(
 ) -> None:
     """Learn a stream: predict every row, then learn it, and say how that goes.
 
-    Ctrl-C ends the run with a checkpoint; the same command with --resume goes on.
+    Ctrl-C ends the run with a checkpoint; the same command with --resume goes on. --continue takes new rows.
     """
     from streamboost.cli import run_steps as steps
     from streamboost.cli.rows import open_rows
@@ -125,18 +141,19 @@ def run(
 
     console = terminal(stderr=True, quiet=quiet)
     with usage_errors():
-        interval = steps.parse_interval(checkpoint_every)
+        interval, limit = steps.parse_interval(checkpoint_every), steps.parse_max_bad(max_bad)
         steps.check_report(report)
         if key is None and (workers is not None or ray is not None):
             raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
-        before = steps.read_before(model) if resume else None
+        before = steps.read_before(model, "--continue" if go_on else "--resume") if resume or go_on else None
+        target = steps.same_target(before, target)
         if before is not None:
             steps.check_same_scores(before, metric, window)
             steps.check_same_predictions(before, predictions, console)
-        opened = open_rows(source, format, type, follow=follow, strict=strict, end_after=max_rows)
+        opened = open_rows(source, context.params, follow=follow, strict=strict, end_after=max_rows)
         if follow:
             console.print("Waiting for rows; Ctrl-C ends.")
-        first = opened.first(None if before is None else before.position)
+        first, is_new_source = steps.first_rows(opened, before, go_on, context.obj)
         ignored = list(dict.fromkeys(ignore or ())) if before is None else steps.same_ignored(before, ignore, console)
         steps.check_columns(first, target, key, ignored, is_new=before is None)
         start = None if start_from is None or (before and key is None) else load_model(start_from)
@@ -159,14 +176,14 @@ def run(
         else:
             learner = None if before else start or steps.ESTIMATORS[chosen](**usual | parameters)
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
-        rows: dict[str, Any] = {"strict": strict, "max_bad": max_bad, "ignore": ignored}
+        rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
-        one = Run(opened, learner, options, model, resume=resume)
+        one = Run(opened, learner, options, model, resume=resume or go_on, new_source=is_new_source)
     with one, nullcontext() if key is None else closing(learner):
         if first is not None:
-            print_columns(console, first, target, chosen, ignored)
+            print_columns(console, first, target, chosen, ignored, opened.describe())
         if one.rows:
-            console.print(f"Resumed after {one.rows:,} rows.")
+            console.print(f"Resumed after {one.rows:,} rows{', with new ones' if is_new_source else ''}.")
         for sentence in one.store.damaged if one.store else ():
             console.print(f"Passed over: {sentence}", style="yellow")
         with usage_errors():
@@ -183,3 +200,6 @@ def run(
             typer.echo(json.dumps(summary, default=str))
     if one.checkpoint_error:
         raise OSError(one.checkpoint_error)
+    if "error" in summary:
+        print_error(summary["error"])
+        raise typer.Exit(summary["code"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from rich.console import Console
 from streamboost._types import Task
 from streamboost.cli.arguments import TASKS, UsageError, check_column, check_word
 from streamboost.cli.display import sentence_of
+from streamboost.cli.rows import PeekableSource
+from streamboost.cli.wording import in_options
 from streamboost.cluster.crew import Cut
 from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
@@ -24,7 +27,9 @@ from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.runs.guard import Guard, label_kind
+from streamboost.runs.quarantine import TooManyBadRows
 from streamboost.runs.run import Interrupted, Run
+from streamboost.sources import ForeignPosition
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
@@ -46,21 +51,30 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
             raise Interrupted
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    failure: str | None = None
     try:
         for latest in one.reports():
             for see in watchers:
                 see(latest)
+    except TooManyBadRows as error:
+        failure = str(error)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     seconds = time.perf_counter() - began
     if latest is None and one.book is not None:  # no row came, but there were some before
         latest = one.book.report()
+    reasons = [found | {"reason": in_options(found["reason"])} for found in one.bad.most_frequent()]
+    if failure is None and one.bad.n_new and one.rows == resumed_at and not signals:
+        failure = f"no row was learned: all {one.bad.n_new:,} are bad, such as: {reasons[0]['reason']}"
+    failed = {} if failure is None else {"error": in_options(failure), "code": 1}
     return {
         "rows": one.rows,
         "rows_of_this_run": one.rows - resumed_at,
         "resumed_at": resumed_at,
         "bad_rows": one.bad.n,
+        "bad_reasons": reasons,
+        "quarantine": str(one.bad.path) if one.bad.n and one.bad.path is not None else None,
         "stopped": bool(signals),
         "seconds": round(seconds, 3),
         "rows_per_second": round((one.rows - resumed_at) / max(seconds, 1e-9), 1),
@@ -68,6 +82,7 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         "target": one.options.target,
         "metrics": {} if latest is None else plain_metrics(latest),
         "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
+        **failed,
     }
 
 
@@ -173,6 +188,17 @@ def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
     return parameters
 
 
+def parse_max_bad(text: str) -> float:
+    """Parse how many rows may be bad: a whole number of them, or a share such as 5% or 0.05, which is a float."""
+    with suppress(ValueError):
+        if text.isdecimal():
+            return int(text)
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 <= share <= 1:
+            return share
+    raise UsageError(f"--max-bad is {text!r}, expected a number of rows such as 100, or a share such as 5% or 0.05.")
+
+
 def parse_interval(text: str) -> dict[str, Any]:
     """Parse the options of :class:`~streamboost.runs.run.Options` for an interval in rows or in time, such as 1.5m."""
     with suppress(ValueError):
@@ -186,15 +212,38 @@ def parse_interval(text: str) -> dict[str, Any]:
 # Resuming
 
 
-def read_before(directory: Path | None) -> Checkpoint | None:
+def read_before(directory: Path | None, option: str) -> Checkpoint | None:
     """Return the newest checkpoint of a run; None if there is none, or it has read nothing."""
     if directory is None:
-        raise UsageError("--resume is given without --model DIR, which says what to go on with. Add it.")
+        raise UsageError(f"{option} is given without --model DIR, which says what to go on with. Add it.")
     if not directory.is_dir() or not checkpoint_paths(directory):
         return None
     found = read_latest(directory)
     holds_something = found.state.get("rows_read") or (isinstance(found.model, Cut) and found.model.number)
     return found if holds_something else None
+
+
+def same_target(before: Checkpoint | None, target: str | None) -> str:
+    """Return the target that was given, else that of the run before."""
+    if target is None and before is None:
+        raise UsageError("Missing option '--target': the column to predict. Try: streamboost run --help")
+    return target or str(before.state["target"])  # type: ignore[union-attr]
+
+
+def first_rows(
+    opened: PeekableSource, before: Checkpoint | None, go_on: bool, words: Sequence[str] | None
+) -> tuple[Any, bool]:
+    """Return the first rows after those that were read, and whether the source is another one than before."""
+    if before is None:
+        return opened.first(), False
+    try:
+        return opened.first(before.position), False
+    except ForeignPosition as error:
+        if go_on:
+            return opened.first(), True
+        command = ["--continue" if word == "--resume" else word for word in words or ["run", "...", "--continue"]]
+        told = f"To go on with this model on these rows, as new ones: {shlex.join(['streamboost', *command])}"
+        raise UsageError(f"--resume goes on where a run stopped, but {error.found}. {told}") from error
 
 
 def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:

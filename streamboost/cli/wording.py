@@ -14,6 +14,7 @@ PYTHON = (  # what is said in Python, and on the command line
     (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+) \((--[^()]*)\)"), r"\1"),
     (re.compile(r"(--[\w-]+) \(\w+=\w+\)"), r"\1"),
     (re.compile(r"\bmax_bad=(\d+)"), r"--max-bad \1"),
+    (re.compile(r"\b(delimiter|decimal|encoding|names) is (?=['(])"), r"--\1 is "),
     (re.compile(r"\btypes (names|says)\b"), r"--type \1"),
     (re.compile(r"\ba pyarrow type or its name\. Use [^.]*\."), "a type such as string, float64, int64 or bool."),
     (re.compile(r", or start from None\."), ", or begin in another directory."),

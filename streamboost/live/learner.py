@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable
@@ -163,8 +162,7 @@ class Learner:
     def _quarantine_rows(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
         """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
         for row, reason, position, table in rows:
-            text = json.dumps(table.to_pylist()[0], default=str)
-            self._quarantine.add(reason, text=text, position=position, row=row)
+            self._quarantine.add(reason, values=table.to_pylist()[0], position=position, row=row)
             changes.count(quarantined=1)
 
     # Recovering.

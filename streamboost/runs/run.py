@@ -12,7 +12,6 @@ written after it, so a run that was killed and resumed is the same as one that n
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -36,7 +35,7 @@ from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
 from streamboost.runs.quarantine import BadRows
-from streamboost.sources import Batch, Source
+from streamboost.sources import BadRow, Batch, Source
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +66,9 @@ class Options:
         ends in ``.csv``; see :mod:`streamboost.runs.prediction_files`. None by default.
     strict : bool
         End at the first bad row, instead of putting it into quarantine; False by default.
-    max_bad : int, optional
-        End when there are more bad rows than this; never by default.
+    max_bad : int or float, optional
+        End when there are more bad rows than this, or if it is a float such as 0.05 more than this share of all rows;
+        never by default. What was learned is kept, and the run can be resumed.
     ignore : sequence of str
         Columns to leave out; none by default.
     """
@@ -83,7 +83,7 @@ class Options:
     checkpoint_seconds: float | None = 30.0
     predictions: str | os.PathLike[str] | None = None
     strict: bool = False
-    max_bad: int | None = None
+    max_bad: float | None = None
     ignore: Sequence[str] = ()
 
 
@@ -105,6 +105,9 @@ class Run:
         For checkpoints and quarantine; without it, the default, nothing survives the process.
     resume : bool
         Go on from the newest checkpoint of the directory if there is one; False by default.
+    new_source : bool
+        Go on from there with another source than before, which is read from its beginning; False by default. Model,
+        scores, row numbers and outputs go on; if stopped on the way, resume without this.
 
     Examples
     --------
@@ -131,10 +134,13 @@ class Run:
         directory: str | os.PathLike[str] | None = None,
         *,
         resume: bool = False,
+        new_source: bool = False,
     ) -> None:
         self.source, self.model, self.options = source, model, options
-        self.rows = self.rows_read = 0
-        self.position: Any = None
+        self._has_new_source = new_source
+        self.rows = self.rows_read = self._rows_before = 0
+        self.position: Any = None  # in the source
+        self._position_before: Any = None  # what a checkpoint keeps as long as nothing of a new source was learned
         self.guard = Guard()
         self.book: ScoreBook | None = None
         self.predictions: PredictionParts | None = None
@@ -161,14 +167,15 @@ class Run:
             raise
         reader: Any = source  # of whatever class: not all have these attributes
         if not options.strict and getattr(reader, "on_bad", None) == "raise":
-            self._borrowed["on_bad"], reader.on_bad = "raise", self.bad.unread.append
+            self._borrowed["on_bad"], reader.on_bad = "raise", self._hold_bad
         if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
             self._borrowed["stop"], reader.stop = None, lambda: self._stopping
 
     def _resume(self, found: Checkpoint, resume: bool, directory: str) -> None:
         """Restore a checkpoint; refuse one that does not belong to this run."""
         state = found.state
-        is_empty = not state["rows_read"] and not getattr(found.model, "number", 0)  # of a model on workers
+        n_rows = state["rows_read"] if resume else found.rows  # without resume, all may have been bad
+        is_empty = not n_rows and not getattr(found.model, "number", 0)  # of a model on workers
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
             if resume:  # its parts are removed
                 self._resume_predictions(state)
@@ -178,7 +185,10 @@ class Run:
                 self.model.begin_anew(found.model)
             return
         if not resume:
-            way_out = "Add --resume (resume=True) to go on with it, or name another directory."
+            way_out = (
+                "Add --resume (resume=True) to go on where it stopped, --continue (new_source=True) to go "
+                "on with new rows, or name another directory."
+            )
             raise FileExistsError(f"{directory!r} holds a model of {found.rows:,} rows already. {way_out}")
         for name in ("target", "task"):
             if (known := state.get(name)) != (given := getattr(self.options, name)):
@@ -189,9 +199,12 @@ class Run:
             self.model.attach(found.model)
         else:
             self.model = found.model
-        self.position, self.rows = found.position, found.rows
+        self._position_before, self.rows = found.position, found.rows
+        self.position = None if self._has_new_source else found.position
+        self._rows_before = found.rows
         self.rows_read, self.guard, self.book = state["rows_read"], state["guard"], state["book"]
-        self.bad.resume(state["quarantine"], state["bad_places"])
+        places = () if self._has_new_source else state["bad_places"]
+        self.bad.resume(state["quarantine"], places, state.get("bad_reasons", {}))
         self._is_resumed = True
         self._saved = (self.rows_read, time.monotonic())
         if self.book is not None:
@@ -219,9 +232,9 @@ class Run:
             self._is_whole = False
             self.bad.quarantine_unread()
             self._is_whole = True
-            self.bad.check()
             if self.book is not None:
                 yield from self.book.close(self.model)
+            self.bad.check(self.rows - self._rows_before, is_end=not self._stopping)
         finally:  # also where the source fails: what was learned is kept, but not half of a chunk
             if self.book is not None and (self._is_whole or self.store is None):
                 self.checkpoint()
@@ -229,6 +242,12 @@ class Run:
     def stop(self) -> None:
         """End after the chunk at hand; may be called from a signal handler."""
         self._stopping = True
+
+    def _hold_bad(self, bad: BadRow) -> None:
+        """Keep a row that the source cannot read; one too many ends the run, though no good row may come any more."""
+        self.bad.hold(bad)
+        at_most = self.rows - self._rows_before + self.options.chunk  # good ones: a chunk may be on its way
+        self.bad.check(at_most, is_end=False)
 
     def _batches(self) -> Iterator[Batch]:
         """Read the source; while it waits, :class:`Interrupted` may be raised."""
@@ -254,13 +273,13 @@ class Run:
         self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
         self.bad.quarantine_unread()
         for row, reason in checked.reasons.items():
-            self.bad.quarantine(reason, _as_text(table, row), batch.position, self.rows_read + row)
+            self.bad.quarantine(reason, row=self.rows_read + row, values=table.slice(row, 1).to_pylist()[0])
         self._is_whole = False
         reports: list[Report] = []
         if len(checked.y):
             started = time.perf_counter()
             numbers = self.rows_read + np.flatnonzero(checked.good)
-            y, predicted, numbers = self._learn(checked.X, checked.y, numbers, batch.position)
+            y, predicted, numbers = self._learn(checked.X, checked.y, numbers)
             seconds = time.perf_counter() - started
             self.guard.observe(y)
             self.rows += len(y)
@@ -271,7 +290,7 @@ class Run:
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
-        self.bad.check()
+        self.bad.check(self.rows - self._rows_before, is_end=False)
         yield from reports  # last: whoever stops listening here stops between two chunks
 
     def _begin(self, table: Any) -> None:
@@ -294,9 +313,7 @@ class Run:
         if not self._is_resumed:  # so that a run killed before its first rows are safe can be resumed, too
             self.checkpoint()
 
-    def _learn(
-        self, X: Any, y: NDArray[Any], numbers: NDArray[Any], position: Any
-    ) -> tuple[NDArray[Any], Predictions, NDArray[Any]]:
+    def _learn(self, X: Any, y: NDArray[Any], numbers: NDArray[Any]) -> tuple[NDArray[Any], Predictions, NDArray[Any]]:
         """Predict and learn rows; quarantine those that the model refuses, each by itself."""
         try:
             return y, predict_then_learn(self.model, X, y), numbers
@@ -315,7 +332,7 @@ class Run:
             raise refusal
         whole = X.append_column(self.options.target, pa.array(y.tolist()))
         for row, reason in refused:
-            self.bad.quarantine(reason, _as_text(whole, row), position, int(numbers[row]))
+            self.bad.quarantine(reason, row=int(numbers[row]), values=whole.slice(row, 1).to_pylist()[0])
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
 
     def _is_checkpoint_due(self) -> bool:
@@ -340,7 +357,8 @@ class Run:
             kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
             before = self.store.paths()
             try:
-                self.store.save(Checkpoint(kept, self.position, self.rows, self._state()))
+                position = self._position_before if self.position is None else self.position
+                self.store.save(Checkpoint(kept, position, self.rows, self._state()))
             finally:  # it may have failed after the file was in its place, where a resumed run would find it
                 if hasattr(self.model, "confirm") and self.store.paths() != before:
                     self.model.confirm(kept)
@@ -363,6 +381,7 @@ class Run:
             "book": self.book,
             "n_bad": self.bad.n,
             "bad_places": self.bad.places,
+            "bad_reasons": self.bad.reasons,
             "predictions": None if self.predictions is None else self.predictions.state(),
             "given": {"ignore": list(self.options.ignore), "predictions": given},
             "quarantine": [self.bad.n, self.bad.length],
@@ -380,7 +399,3 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _as_text(table: Any, row: int) -> str:
-    return json.dumps(table.slice(row, 1).to_pylist()[0], default=str)

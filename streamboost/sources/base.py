@@ -62,6 +62,14 @@ class Source(ABC):
         return None
 
 
+class ForeignPosition(ValueError):
+    """A position that was taken in another source, or in a file that was exchanged since; ``found`` says in which."""
+
+    def __init__(self, found: str, way_out: str) -> None:
+        super().__init__(f"{found}. {way_out}")
+        self.found = found
+
+
 class BadRow(ValueError):
     """A row that cannot be read.
 
@@ -70,7 +78,7 @@ class BadRow(ValueError):
     position : Position
         Where it starts: reading from here meets it again.
     text : str
-        The row as it stands in the source.
+        The row as it stands in the source; bytes that are no text are surrogates, as ``os.fsdecode`` has them.
     reason : str
         What is wrong with it.
     place : str
@@ -148,13 +156,14 @@ def check_row_number(position: Position, n_rows: float, what: str) -> int:
         return 0
     if not isinstance(position, int) or not 0 <= position <= n_rows:
         way_out = "Resume with the data that the position was taken from, or start from None."
-        raise ValueError(f"position is {position!r}, expected a row of {what}, from 0 to {n_rows}. {way_out}")
+        raise ForeignPosition(f"position is {position!r}, expected a row of {what}, from 0 to {n_rows}", way_out)
     return position
 
 
 def bad_position(position: Position) -> ValueError:
     """Return the error for a position of another kind of source."""
-    return ValueError(f"position is {position!r}, expected one of a batch of this source. To start anew pass None.")
+    found = f"position is {position!r}, expected one of a batch of this source"
+    return ForeignPosition(found, "To start anew pass None.")
 
 
 def check_on_bad(on_bad: object) -> None:

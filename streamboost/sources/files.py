@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import hashlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamboost.sources.base import BadRow, Batch, OnBad, Piece, Position, Source, bad_position, check_on_bad, rebatch
-from streamboost.sources.schemas import checked_types, from_text, to_text
+from streamboost.sources.base import (
+    BadRow,
+    Batch,
+    ForeignPosition,
+    OnBad,
+    Piece,
+    Position,
+    Source,
+    bad_position,
+    check_on_bad,
+    rebatch,
+)
+from streamboost.sources.dialects import Dialect
+from streamboost.sources.input_files import STDIN, TEXT, InputFile, check_identity, display_name, has_bytes, size_of
+from streamboost.sources.schemas import checked_types, from_text
 from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
 from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat
 
-STDIN = "-"
-HEAD = 4096  # bytes by which a file is recognised
-TEXT = ("csv", "tsv", "jsonl")
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
            "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
-# Where to start: files done, the file to go on in and where, its schema, and the files after it.
-Start: TypeAlias = tuple[list[str], str | None, Place, Any, list[str]]
+# Where to start: files done, the file to go on in and where, its schema, the files after it, how they are written.
+Start: TypeAlias = tuple[list[str], str | None, Place, Any, list[str], Dialect]
 FORMATS = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 
 
@@ -39,12 +46,15 @@ class FileSource(Source):
     Types of CSV and JSON lines come from the first megabyte, or from what is there of it, and then hold for all rows,
     files and later runs; ``types`` pins them. Whole numbers are read as float64, for a later row may have a fraction,
     and so are columns without any value, and those of CSV that are all numbers but for one value in a hundred. Blank
-    lines are passed over, and an empty field is a missing value, as is ``NA``.
+    lines are passed over, and an empty field is a missing value, as is ``NA``. How a CSV is written, its first megabyte
+    tells, too, where it is not said, and :meth:`describe` then says what was found.
 
     Parameters
     ----------
     *paths : str or path
-        Files, globs such as ``"data/*.csv.gz"`` (in order of their names), or ``"-"`` for the standard input.
+        Files, globs such as ``"data/*.csv.gz"`` (in order of their names), directories, or ``"-"`` for the standard
+        input. Of a directory all files whose names tell a format are read, in order of their names, and it has to be
+        one format; hidden ones, those that begin with ``_`` and directories within are passed over.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
         By default the names of the files tell, as they do of packed ones: ``.gz``, ``.zst``.
     types : dict, optional
@@ -52,7 +62,14 @@ class FileSource(Source):
     names : sequence of str, optional
         The columns of a CSV file; by default they are in its first line.
     delimiter : str, optional
-        Between the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
+        Between the fields of a CSV file; by default the comma, semicolon, tab or bar that splits the first rows evenly,
+        and a tab for ``.tsv``.
+    decimal : {".", ","}, optional
+        What begins the fraction of a number in a CSV file; by default a comma if that makes more columns numeric, and
+        no comma stands between fields.
+    encoding : str, optional
+        Of text: any that Python knows. By default UTF-8, what a byte order mark says (UTF-16, UTF-32), or in a CSV file
+        whose first lines are not UTF-8 ``"cp1252"``, which is Latin-1 and more. Found anew for each file.
     follow : bool
         Wait for more rows and files at the end; False by default. A line is read once it is whole. A file is over when
         there is another with something in it; one that is empty is read when it no longer is.
@@ -85,6 +102,8 @@ class FileSource(Source):
         types: Mapping[str, Any] | None = None,
         names: Sequence[str] | None = None,
         delimiter: str | None = None,
+        decimal: str | None = None,
+        encoding: str | None = None,
         follow: bool = False,
         stop: Callable[[], bool] | None = None,
         idle_timeout: float | None = None,
@@ -98,14 +117,15 @@ class FileSource(Source):
             way_out = "To let the file's name tell, leave it out."
             raise ValueError(f"format is {format!r}, expected one of {sorted(ENDINGS)}. {way_out}")
         self.types = checked_types(types)
-        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
-            raise ValueError(f"delimiter is {delimiter!r}, expected one ASCII character, such as ',' or ';'.")
+        self.dialect = Dialect.checked(encoding, delimiter, decimal, names)
         check_on_bad(on_bad)
-        self.format, self.names, self.delimiter = format, names, delimiter
+        self.format = format
         self.follow, self.stop, self.idle_timeout, self.poll, self.on_bad = follow, stop, idle_timeout, poll, on_bad
         for path in self.paths:
-            self._kind(path)
+            if not os.path.isdir(path):
+                self._kind(path)
         self._schema: Any = None
+        self._described = ""
 
     @property
     def schema(self) -> Any:
@@ -121,6 +141,10 @@ class FileSource(Source):
     def read_first(self, total: int, position: Position = None, n_rows: int = 1000) -> Iterator[Batch]:
         """Read ``total`` rows at most, as :meth:`read` does: what comes after them in a pipe is not waited for."""
         return rebatch(_limit(self._pieces(self._start(position)), total), n_rows)
+
+    def describe(self) -> str:
+        """Return how the file last read is written: "CSV, ';' between values, decimal comma, cp1252"."""
+        return self._described
 
     def progress(self, position: Position) -> float | None:
         """Return the share of all bytes before ``position``; within a packed or Arrow file none count."""
@@ -161,13 +185,12 @@ class FileSource(Source):
         for path in self.paths:
             if path == STDIN or os.path.isfile(path):
                 files.append(path)
-            elif os.path.isdir(path):
-                raise ValueError(f"{path} is a directory, expected files. Pass '{path}/*.csv', for example.")
-            elif glob.has_magic(path):
-                found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+            elif os.path.isdir(path) or glob.has_magic(path):
+                is_glob = not os.path.isdir(path)
+                found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True) if is_glob else self._in(path)))
                 if not found and not done and not self.follow:
-                    way_out = "Look for a typo, or pass follow=True (--follow) to wait."
-                    raise FileNotFoundError(f"no file matches {path}. {way_out}")
+                    told = f"no file matches {path}" if is_glob else f"{path} holds no file whose name tells a format"
+                    raise FileNotFoundError(f"{told}. Look for a typo, or pass follow=True (--follow) to wait.")
                 files += map(os.path.normpath, found)
             elif path not in done:
                 raise FileNotFoundError(f"{path} does not exist. Look for a typo, and where relative paths start.")
@@ -177,40 +200,59 @@ class FileSource(Source):
         is_done = set(done)
         return [file for file in files if file not in is_done]
 
+    def _in(self, directory: str) -> list[str]:
+        """List what is in a directory that has a name of the one format in it."""
+        kinds: dict[str, list[str]] = {}
+        for name in os.listdir(directory):
+            stem, suffix = os.path.splitext(name.lower())
+            kind = FORMATS.get(os.path.splitext(stem)[1] if suffix in PACKED else suffix)
+            if kind in (self.format or kind, None) and kind and not name.startswith((".", "_")):
+                kinds.setdefault(kind, []).append(os.path.join(directory, name))
+        if len(kinds) > 1:
+            told = f"holds files of several formats, {' and '.join(sorted(kinds))}, expected one"
+            raise ValueError(
+                f"{directory} {told}. Pass format='csv' (--format csv) or '{directory}/*.csv', for example."
+            )
+        return [file for files in kinds.values() for file in files]
+
     def _start(self, position: Position) -> Start:
         if position is None:
-            return [], None, Place(), None, self._files()
+            return [], None, Place(), None, self._files(), self.dialect
         try:
             path, done, schema = position["file"], list(position["done"]), position["schema"]
             place = Place(position["row"], position["line"], position["offset"])
         except (TypeError, KeyError) as error:
             raise bad_position(position) from error
         schema = schema and from_text(schema)
+        is_gone = bool(position.get("at_end")) and self._may_be_gone(path) and not os.path.exists(path)
+        done = [*done, path] if is_gone else done
+        files = self._files(done)
+        if path not in files and not is_gone:
+            way_out = "Put it back, or start from None to read the others from their beginning."
+            raise ForeignPosition(f"the position is in {display_name(path)}, which is not among the files", way_out)
+        if path != STDIN and not is_gone:
+            check_identity(path, position)
         for name, kind in self.types.items() if schema is not None else ():
             if name not in schema.names or schema.field(name).type != kind:
                 told = "which is not how the rows before the position were read"
                 raise ValueError(f"types[{name!r}] is {kind}, {told}. Resume with the same types, or start from None.")
-        if position.get("at_end") and self._may_be_gone(path) and not os.path.exists(path):
-            done = [*done, path]
-            return done, None, Place(), schema, self._files(done)
-        files = self._files(done)
-        if path not in files:
-            way_out = "Put it back, or start from None to read the others from their beginning."
-            raise ValueError(f"the position is in {display_name(path)}, which is not among the files. {way_out}")
-        if path != STDIN:
-            check_identity(path, position)
-        return done, path, place, schema, [file for file in files if file != path]
+        dialect = self.dialect.resumed(position.get("dialect"), self._kind(path)[0])
+        if is_gone:
+            return done, None, Place(), schema, files, dialect._replace(encoding=self.dialect.encoding)
+        return done, path, place, schema, [file for file in files if file != path], dialect
 
     def _may_be_gone(self, path: str) -> bool:
         """Return True if a file may be deleted once it was read."""
         if path in self.paths:
             return not self.follow  # nobody would come to write the file that is waited for
+        if (os.path.dirname(path) or ".") in self.paths:
+            return True
         return any(fnmatch.fnmatchcase(path, ours.replace("**/", "*")) for ours in self.paths)  # "**/" may be nothing
 
     # Reading them
 
     def _pieces(self, start: Start) -> Iterator[Piece | None]:
-        done, path, place, schema, queue = start
+        done, path, place, schema, queue, dialect = start
         while True:
             if path is None and self.follow:
                 queue = [file for file in queue if has_bytes(file)]  # others may be written to: they are not done
@@ -224,11 +266,12 @@ class FileSource(Source):
                 if not queue:
                     return
                 path = queue.pop(0)
-            file = InputFile(path, *self._kind(path), done, schema)
+            file = InputFile(path, *self._kind(path), done, schema, dialect)
             yield from self._file_pieces(file, place)
             if file.is_stopped:
                 return
             done, path, place, schema = [*done, path], None, Place(), file.schema
+            dialect = file.dialect._replace(encoding=self.dialect.encoding)
 
     def _file_pieces(self, file: InputFile, start: Place) -> Iterator[Piece | None]:
         try:
@@ -237,6 +280,7 @@ class FileSource(Source):
                     yield None
                     continue
                 file.schema = self._schema = span.table.schema
+                self._described = file.describe()
                 file.update_identity()
                 yield Piece(span.table, partial(_position_after, file.identity, span))
         except (OSError, pa.ArrowException) as error:
@@ -257,11 +301,10 @@ class FileSource(Source):
             if kind == "arrow":
                 yield from mark_last(read_arrow(stream, display_name(path), self.types, file.schema, start.row))
                 return
-            delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
-            csv = partial(CsvFormat, delimiter=delimiter, names=self.names)
+            file.text = (JsonLinesFormat if kind == "jsonl" else CsvFormat)(self.types, file.schema, file.dialect)
             reader = TextReader(
                 display_name(path),
-                (JsonLinesFormat if kind == "jsonl" else csv)(self.types, file.schema),
+                file.text,
                 read=stream.read1 if path == STDIN else stream.read,
                 seek=stream.seek if file.is_plain_text else None,
                 bad=partial(self._bad, file),
@@ -321,70 +364,3 @@ def _limit(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]
 def _position_after(identity: dict[str, Any], span: Span, k: int) -> Position:
     at_end = {"at_end": True} if span.is_last and k == span.table.num_rows else {}
     return {**identity, **span.after(k)._asdict(), **at_end}
-
-
-class InputFile:
-    """The file being read, and the part of a position that is the same for all its rows."""
-
-    def __init__(self, path: str, kind: str, packing: str | None, done: list[str], schema: Any) -> None:
-        self.path, self.kind, self.packing = path, kind, packing
-        self.is_plain_text = path != STDIN and packing is None and kind in TEXT
-        self.is_stopped = self.is_gone = False
-        self.schema = schema
-        self.identity: dict[str, Any] = {"file": path, "done": done, "schema": None}
-
-    def update_identity(self) -> None:
-        """Take the first bytes of the file, while it still grows, and its schema into the identity."""
-        if self.path != STDIN and self.identity.get("head", 0) < HEAD:
-            try:
-                size = {} if self.is_plain_text else {"size": os.path.getsize(self.path)}
-                self.identity = {**self.identity, **_head(self.path, HEAD), **size}
-            except FileNotFoundError:
-                if "head" not in self.identity:
-                    raise  # else it was deleted while it is read, and is known well enough
-        if self.schema is not None and self.identity["schema"] is None:
-            self.identity = {**self.identity, "schema": to_text(self.schema)}
-
-    def open(self) -> Any:
-        """Return a stream of the unpacked bytes, to be closed by ``with``."""
-        if self.path == STDIN:
-            return nullcontext(sys.stdin.buffer)  # which is not ours to close
-        if self.packing:
-            return pa.input_stream(self.path, compression=self.packing)
-        return open(self.path, "rb") if self.is_plain_text else pa.memory_map(self.path)
-
-
-def check_identity(path: str, position: Mapping[str, Any]) -> None:
-    """Refuse a file that is not the one in which the position was taken."""
-    size = os.path.getsize(path)
-    if size < position.get("size", position["offset"]):
-        changed = "is shorter than"
-    elif position.get("size", size) != size or _head(path, position["head"])["sha256"] != position["sha256"]:
-        changed = "is not the file it was"
-    else:
-        return
-    raise ValueError(f"{path} {changed} when the position was taken. Put the old file back, or start from None.")
-
-
-def _head(path: str, n_bytes: int) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        content = file.read(n_bytes)
-    return {"head": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def size_of(path: str) -> int:
-    """Return the bytes of a file, 0 if it is gone."""
-    try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
-        return 0
-
-
-def has_bytes(path: str) -> bool:
-    """Return True if there is anything to read; of the standard input only reading can tell."""
-    return path == STDIN or size_of(path) > 0
-
-
-def display_name(path: str) -> str:
-    """Return the name of a file for messages."""
-    return "the standard input" if path == STDIN else path

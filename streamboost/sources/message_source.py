@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from streamboost.sources.base import Batch, OnBad, Piece, Position, Source, bad_position, check_on_bad, rebatch
+from streamboost.sources.base import (
+    Batch,
+    ForeignPosition,
+    OnBad,
+    Piece,
+    Position,
+    Source,
+    bad_position,
+    check_on_bad,
+    rebatch,
+)
 from streamboost.sources.messages import MessageBatch, RowReader
 from streamboost.sources.schemas import checked_types, from_text
 
@@ -118,8 +128,8 @@ class MessageSource(Source):
         if not isinstance(position, Mapping) or not {self.kind, "schema"} | self.keys <= position.keys():
             raise bad_position(position)
         if (found := position[self.kind]) != self.name:
-            told = f"but this source reads {self.name!r}. Read {found!r} to go on, or start from None."
-            raise ValueError(f"the position is of {self.kind} {found!r}, {told}")
+            told = f"the position is of {self.kind} {found!r}, but this source reads {self.name!r}"
+            raise ForeignPosition(told, f"Read {found!r} to go on, or start from None.")
 
     def is_stopped(self) -> bool:
         """Return True if the user asked to stop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -10,7 +11,8 @@ import numpy as np
 
 from streamboost._types import IntArray
 from streamboost.kernels.records import NEWLINE
-from streamboost.sources.text_formats import LINE_ENDS, UNREADABLE, TextFormat
+from streamboost.sources.dialects import is_bytewise, marked_encoding
+from streamboost.sources.text_formats import ENCODINGS, LINE_ENDS, UNREADABLE, TextFormat
 
 BLOCK = 1 << 20  # bytes
 LONGEST_ROW = 1 << 26  # bytes; more than this is a quote that was never closed
@@ -82,6 +84,8 @@ class TextReader:
     def spans(self, start: Place) -> Iterator[Span | None]:
         """Yield the rows after ``start``, and None whenever there are no more for now."""
         self._rest, self._place, self._is_behind = b"", Place(), False
+        self._is_settled = False  # whether it is known how the file is written
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead: bytes | None = None  # read already, to see whether anything follows
         needs_header = self.format.has_header
         if not needs_header:
@@ -111,7 +115,8 @@ class TextReader:
         if self._is_behind and not self._rest and self.format.schema is not None:
             self._is_behind = False
             row, line, offset = self._place
-            yield Span(self.format.schema.empty_table(), row, np.array([line]), np.array([offset]), is_last=True)
+            lines, offsets = (None, None) if self._decoder else (np.array([line]), np.array([offset]))
+            yield Span(self.format.schema.empty_table(), row, lines, offsets, is_last=True)
 
     def _seek_to(self, start: Place) -> bool:
         if self.seek is None or not start.offset:
@@ -128,10 +133,12 @@ class TextReader:
     def _records(self) -> Iterator[_Records | None]:
         """Yield blocks of whole rows."""
         while True:
-            block = self.read(BLOCK) if self._ahead is None else self._ahead
+            block = self._read() if self._ahead is None else self._ahead
             self._ahead = None
             if block:
                 data = self._rest + block
+                if not self._is_settled:
+                    data = self._settle(data)
                 ends = self.format.ends(data)
                 self._rest = data[ends[-1] :] if len(ends) else data
                 if len(self._rest) > LONGEST_ROW:
@@ -139,7 +146,7 @@ class TextReader:
                     way_out = "Look for a quote that is never closed, or for a file that is not text."
                     raise ValueError(f"{self.name}: {told}. {way_out}")
                 if len(ends):
-                    self._ahead = None if self.is_live else self.read(BLOCK)
+                    self._ahead = None if self.is_live else self._read()
                     yield self._split(data[: ends[-1]], ends, is_last=not (self._rest or self.is_live or self._ahead))
                 else:
                     self._check_line_ends()
@@ -149,6 +156,8 @@ class TextReader:
             end = "finished" if self.more is None else self.more(self._place.offset + len(self._rest))
             if end == "finished" and self._rest:
                 data, self._rest = self._rest, b""
+                if not self._is_settled:
+                    data = self._settle(data, is_all=True)
                 records = self._split(data, np.array([len(data)]), is_last=True)
                 if len(self.format.ends(data + b"\n")):
                     yield records
@@ -158,6 +167,39 @@ class TextReader:
                 raise ValueError(f"{self.name} is empty, expected rows. Remove it, or write it again.")
             if end != "more":
                 return
+
+    def _settle(self, data: bytes, *, is_all: bool = False) -> bytes:
+        """Tell how the file is written by its first bytes, and return these as they are read from now on."""
+        encoding = self.format.dialect.encoding or marked_encoding(data)
+        if encoding is not None and not is_bytewise(encoding) and self._decoder is None:
+            if self.more is not None:
+                told = f"is in {encoding}, of which a file that grows cannot be followed"
+                raise ValueError(f"{self.name} {told}. Let it be written in UTF-8.")
+            self.format.dialect = self.format.dialect._replace(encoding=encoding)
+            self._decoder = codecs.getincrementaldecoder(encoding)()
+            data = self._decode(data)
+        if is_all or b"\n" in data.lstrip(b"\r\n"):
+            self.format.settle(data, self.name)
+            self._is_settled = True
+        return data
+
+    def _read(self) -> bytes:
+        """Read a block; of an encoding whose bytes do not tell rows apart, in UTF-8."""
+        while True:
+            block = self.read(BLOCK)
+            if self._decoder is None:
+                return block
+            if (decoded := self._decode(block)) or not block:
+                return decoded
+
+    def _decode(self, block: bytes) -> bytes:
+        assert self._decoder is not None
+        try:
+            return self._decoder.decode(block, final=not block).encode()
+        except UnicodeError as error:
+            raise ValueError(
+                f"{self.name} is not {self.format.dialect.encoding_name}: {error}. {ENCODINGS}."
+            ) from error
 
     def _check_line_ends(self) -> None:
         """Refuse a file that seems to be all one line, as it ends its lines in carriage returns."""
@@ -184,7 +226,9 @@ class TextReader:
         if table is not None:
             self._is_behind = False
             is_last = records.is_last and j == len(records.ends)
-            yield Span(table, records.row + i, records.lines[i:j], records.offset + records.ends[i:j], is_last)
+            lines, offsets = records.lines[i:j], records.offset + records.ends[i:j]
+            span = Span(table, records.row + i, lines, offsets, is_last)
+            yield span._replace(lines=None, offsets=None) if self._decoder else span
         elif j - i > 1:
             middle = (i + j) // 2
             yield from self._good(records, i, middle)
@@ -208,6 +252,6 @@ class TextReader:
         """Report that row i is bad."""
         data = records.text(i, i + 1)
         line = int(records.lines[i]) - data.count(b"\n")  # lines before it
-        before = Place(records.row + i, line, records.offset + int(records.starts[i]))
+        offset = 0 if self._decoder else records.offset + int(records.starts[i])
         self._is_behind = True
-        self.bad(before, data.decode(errors="replace"), reason)
+        self.bad(Place(records.row + i, line, offset), self.format.to_text(data), reason)

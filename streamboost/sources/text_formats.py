@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.json
 
 from streamboost._types import IntArray
 from streamboost.kernels.records import NEWLINE, quoted_ends
+from streamboost.sources.dialects import UTF_8, Dialect, is_bytewise, sniff_delimiter, sniff_encoding
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
 
 # A column that is whole so far may have a fraction later on, one of whole seconds milliseconds, and one that is empty
@@ -31,6 +32,7 @@ WIDER = {
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 SLIPS = 0.01  # of the first values of a column: so many that are no numbers make bad rows, not a column of text
+ENCODINGS = "Say which encoding it is in, such as encoding='latin-1' (--encoding latin-1), or convert it to UTF-8"
 LINE_ENDS = (
     "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
     "Convert the file: tr '\\r' '\\n' < old > new."
@@ -41,10 +43,30 @@ class TextFormat(ABC):
     """One row a line; ``schema`` is None until :meth:`infer_types`."""
 
     has_header = False
+    may_be_legacy = False  # encoded as before UTF-8, though nobody says so
 
-    def __init__(self, types: Mapping[str, Any], schema: Any = None) -> None:
+    def __init__(self, types: Mapping[str, Any], schema: Any = None, dialect: Dialect = Dialect()) -> None:  # noqa: B008
         self.types = types
         self.schema = schema
+        self.dialect = dialect
+        self.row_encoding = UTF_8  # in which rows come here: that of the file, if its bytes tell rows apart
+
+    def settle(self, data: bytes, file: str) -> None:
+        """Tell the dialect of a file by its first bytes, where it is not known."""
+        encoding = self.dialect.encoding or sniff_encoding(data, file, may_be_legacy=self.may_be_legacy)
+        self.dialect = self.dialect._replace(encoding=encoding)
+        self.row_encoding = encoding if is_bytewise(encoding) else UTF_8
+
+    def to_utf8(self, data: bytes) -> bytes:
+        """Return rows in UTF-8, which they may be anyway."""
+        return data if self.row_encoding == UTF_8 else data.decode(self.row_encoding).encode()
+
+    def to_text(self, data: bytes) -> str:
+        """Return a row as text from which its bytes can be had back."""
+        try:
+            return data.decode(self.row_encoding)
+        except UnicodeDecodeError:
+            return data.decode("utf-8", "surrogateescape")
 
     def ends(self, data: bytes) -> IntArray:
         """Return the position after each row of ``data``."""
@@ -57,13 +79,17 @@ class TextFormat(ABC):
     def infer_types(self, data: bytes, file: str) -> None:
         """Fix the types by those of the first rows ``data`` that can be read."""
         try:
-            found = self._infer_schema(data)
+            found = self._infer_schema(self._readable_utf8(data))
         except UNREADABLE as error:
             or_types = ", or other types=... (--type)" if self.types else ""
             way_out = f"Pass format=... if the file is of another kind than its name says{or_types}."
             raise ValueError(f"{file}: none of the first rows can be read; they say: {error}. {way_out}") from error
         wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
         self.schema = plain_schema(wider, self.types, file)
+
+    def _readable_utf8(self, data: bytes) -> bytes:
+        """Return first rows in UTF-8; what cannot be decoded makes a bad row later, and is left for that."""
+        return data if self.row_encoding == UTF_8 else data.decode(self.row_encoding, "replace").encode()
 
     @abstractmethod
     def _infer_schema(self, data: bytes) -> Any:
@@ -81,13 +107,24 @@ class TextFormat(ABC):
 class CsvFormat(TextFormat):
     """Fields between delimiters, quoted where they hold one, or a line break; the first row holds the names."""
 
-    def __init__(
-        self, types: Mapping[str, Any], schema: Any = None, *, delimiter: str = ",", names: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(types, schema)
-        self.delimiter = delimiter
-        self.has_header = names is None
-        self.names = list(names or [])  # in this file's order
+    may_be_legacy = True
+
+    def __init__(self, types: Mapping[str, Any], schema: Any = None, dialect: Dialect = Dialect()) -> None:  # noqa: B008
+        super().__init__(types, schema, dialect)
+        self.has_header = dialect.names is None
+        self.names = list(dialect.names or [])  # in this file's order
+
+    def settle(self, data: bytes, file: str) -> None:
+        """Tell the encoding and the delimiter of a file by its first bytes, where they are not known."""
+        super().settle(data, file)
+        if self.dialect.delimiter is None:
+            delimiter = sniff_delimiter(data, self.row_encoding, self.dialect.names)
+            self.dialect = self.dialect._replace(delimiter=delimiter)
+
+    @property
+    def delimiter(self) -> str:
+        """Return what stands between values; a comma, as long as nothing tells."""
+        return self.dialect.delimiter or ","
 
     def ends(self, data: bytes) -> IntArray:
         """Return the position after each row of ``data``; line breaks within quotes end none."""
@@ -99,9 +136,10 @@ class CsvFormat(TextFormat):
     def read_header(self, header: bytes, file: str) -> None:
         """Read the names of the columns, in the order of this file."""
         try:
-            text = header.removeprefix(b"\xef\xbb\xbf").decode()
+            text = self.to_utf8(header).removeprefix(b"\xef\xbb\xbf").decode()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{file} does not start with names in UTF-8. Convert it to UTF-8 first.") from error
+            told = f"does not start with names in {self.dialect.encoding_name}. {ENCODINGS}."
+            raise ValueError(f"{file} {told}") from error
         try:
             self.names = next(csv.reader([text], delimiter=self.delimiter))
         except csv.Error as error:
@@ -118,19 +156,38 @@ class CsvFormat(TextFormat):
             check_same_names(self.schema.names, self.names, file)
 
     def _infer_schema(self, data: bytes) -> Any:
-        """Infer as Arrow does, but take text that is nearly all numbers for numbers: the others are bad rows."""
-        table = self._read(data, pa.csv.ConvertOptions(strings_can_be_null=True), on_bad="skip")
+        """Infer as Arrow does, but take text that is nearly all numbers for numbers: the others are bad rows.
+
+        Numbers have the decimal mark that makes numbers of more columns; of a CSV with commas between values, a point.
+        """
+        decimal = self.dialect.decimal
+        found = self._schema_with(data, decimal or ".")
+        if decimal is None and self.delimiter != ",":
+            other = self._schema_with(data, ",")
+            is_comma = _n_numeric(other) > _n_numeric(found)
+            decimal, found = ("," if is_comma else "."), (other if is_comma else found)
+        self.dialect = self.dialect._replace(decimal=decimal or ".")
+        return found
+
+    def _schema_with(self, data: bytes, decimal: str) -> Any:
+        options = pa.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal)
+        table = self._read(data, options, on_bad="skip")
         if not table.num_rows:
             raise pa.ArrowInvalid(f"none has {len(self.names)} fields, as there are names")
-        is_number = [pa.types.is_string(column.type) and _is_nearly_numbers(column) for column in table.columns]
+        is_number = [pa.types.is_string(each.type) and _is_nearly_numbers(each, decimal) for each in table.columns]
         fields = zip(table.schema, is_number, strict=True)
         return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
 
     def parse(self, data: bytes) -> Any:
         """Return rows as a table of ``schema``."""
         schema, names = self.schema, self.schema.names
-        options = pa.csv.ConvertOptions(column_types=schema, include_columns=names, strings_can_be_null=True)
-        return self._read(data, options, on_bad="error")
+        options = pa.csv.ConvertOptions(
+            column_types=schema,
+            include_columns=names,
+            strings_can_be_null=True,
+            decimal_point=self.dialect.decimal or ".",
+        )
+        return self._read(self.to_utf8(data), options, on_bad="error")
 
     def _read(self, data: bytes, options: Any, on_bad: Literal["skip", "error"]) -> Any:
         return pa.csv.read_csv(
@@ -145,6 +202,8 @@ class CsvFormat(TextFormat):
     def explain(self, error: Exception) -> str:
         """Return what Arrow's error about a single row means to a user."""
         said = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            return f"the row is not {self.dialect.encoding_name}. {ENCODINGS}, or pass on_bad='skip'."
         if found := re.search(r"Expected (\d+) columns, got (\d+)", said):
             way_out = "Mend the row (a value that holds the delimiter needs quotes), or pass on_bad='skip'."
             return f"the row has {found[2]} fields, expected {found[1]}. {way_out}"
@@ -155,15 +214,20 @@ class CsvFormat(TextFormat):
             return f"{told}. Mend the row, pass on_bad='skip', {text}"
         if found := re.search(r"column #(\d+): .*invalid UTF8", said):
             name = self.names[int(found[1])]
-            return f"column {name!r} is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
+            return f"column {name!r} is not UTF-8. {ENCODINGS}, or pass on_bad='skip'."
         return f"{said}. Mend the row, or pass on_bad='skip'."
 
 
-def _is_nearly_numbers(column: Any) -> bool:
+def _is_nearly_numbers(column: Any, decimal: str) -> bool:
     """Return True if at most one in a hundred values of a text column is no number."""
     values = column.drop_null()
-    n_slips = len(values) - (pc.sum(pc.match_substring_regex(values, NUMBER)).as_py() or 0)
+    number = NUMBER.replace(r"\.", decimal if decimal == "," else r"\.")
+    n_slips = len(values) - (pc.sum(pc.match_substring_regex(values, number)).as_py() or 0)
     return bool(n_slips <= SLIPS * len(values)) and len(values) > 0
+
+
+def _n_numeric(schema: Any) -> int:
+    return sum(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in schema.types)
 
 
 class JsonLinesFormat(TextFormat):
@@ -190,7 +254,7 @@ class JsonLinesFormat(TextFormat):
 
     def parse(self, data: bytes) -> Any:
         """Return rows as a table of ``schema``."""
-        return self._read(data, self.schema, "error")
+        return self._read(self.to_utf8(data), self.schema, "error")
 
     def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
         if not data.isascii():
@@ -205,7 +269,7 @@ class JsonLinesFormat(TextFormat):
         """Return what Arrow's error about a single row means to a user."""
         said = str(error)
         if isinstance(error, UnicodeDecodeError):
-            return "the row is not UTF-8. Convert the file to UTF-8, or pass on_bad='skip'."
+            return f"the row is not {self.dialect.encoding_name}. {ENCODINGS}, or pass on_bad='skip'."
         if "Column()" in said:
             way_out = "Write a list as one line for each of its objects, or pass on_bad='skip'."
             return f'the line is not an object such as {{"x": 1}}, and every line has to be one. {way_out}'

@@ -112,7 +112,7 @@ def states(folder):
 
 
 def quarantined(folder):
-    return [json.loads(line)["text"] for line in (folder / "m" / "quarantine.jsonl").read_text().splitlines()]
+    return [{**json.loads(line), "time": None} for line in (folder / "m" / "quarantine.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ def test_requests_learned_together_are_answered_and_learned_as_one_after_the_oth
     assert same_state(all_.model, one.model)
     assert all_.learn(tables[5], id=ids[5])[:3] == (alone[5].rows, alone[5].quarantined, True)
     texts = [(live.directory / "quarantine.jsonl").read_text().splitlines() for live in (one, all_)]
-    seen, expected = ([(json.loads(line)["row"], json.loads(line)["text"]) for line in lines] for lines in texts)
+    seen, expected = ([(json.loads(line)["row"], json.loads(line)["values"]) for line in lines] for lines in texts)
     assert seen == expected
     copied = crash(all_, tmp_path)
     with LiveModel(copied) as again:

@@ -252,7 +252,8 @@ def test_bad_rows_go_to_quarantine_with_reason_and_position_and_the_model_never_
     assert run.bad.n == 4
     assert "missing" in lines[0]["reason"]
     assert "absurd" in lines[-1]["reason"]
-    assert json.loads(lines[2]["text"])["place"] in "abc"
+    assert lines[2]["values"]["place"] in "abc"
+    assert (lines[1]["values"]["y"], lines[2]["values"]["x"]) == ("inf", "-inf")
     good = [row for row in range(300) if row not in bad]
     assert read_parts(tmp_path / "said.parquet")["row"].to_pylist() == good
     bare = SGBRegressor(**SMALL)
@@ -460,7 +461,7 @@ def test_a_row_of_the_first_chunk_that_the_model_refuses_is_put_aside(tmp_path, 
     lines = [json.loads(line) for line in (tmp_path / "quarantine.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [7, 60]
     assert [line["reason"] for line in lines] == ["row 7 has no place.", "row 60 has no place."]
-    assert json.loads(lines[1]["text"])["y"] == table["y"][60].as_py()
+    assert lines[1]["values"]["y"] == table["y"][60].as_py()
 
 
 def test_thousands_of_bad_rows_are_counted_once_however_often_the_run_is_resumed(tmp_path):
