@@ -23,6 +23,7 @@ from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import print_error, sentence_of
 from streamboost.cli.wording import in_options, of_parser
 from streamboost.errors import require
+from streamboost.kernels.progress import clock, ignore
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
 
@@ -127,8 +128,10 @@ def _program(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    is_silent = bool({"--json", "--quiet", "-q"} & set(words))
     try:
-        code = int(app(words, obj=words, prog_name="streamboost", standalone_mode=False) or 0)
+        with clock.heard_by(ignore if is_silent else clock.listener):
+            code = int(app(words, obj=words, prog_name="streamboost", standalone_mode=False) or 0)
         if code == INTERRUPTED:  # what newer versions of typer make of a KeyboardInterrupt
             raise KeyboardInterrupt
         sys.stdout.flush()

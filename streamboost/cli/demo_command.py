@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from streamboost import SGBClassifier
 from streamboost._types import FloatArray, IntArray
@@ -18,6 +18,7 @@ from streamboost.dashboard.observation import observe_report
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
 from streamboost.evaluation.prequential import prequential
+from streamboost.kernels.progress import Stage, clock
 
 OURS, ONE = "streamboost", "one long memory"  # the second shows what the committee is worth
 COLORS = {OURS: "#c2410c", ONE: "#f59e0b", "logistic regression": "#2563eb", "same as last row": "#4d7c0f"}
@@ -41,11 +42,18 @@ def demo(rows: int | None = None, no_picture: bool = False) -> None:
         for name, model in models.items():
             reports = []
             task = progress.add_task(name, total=len(y))
-            for one in prequential(model, stream, "target", every=512, window=WINDOW, metrics=["accuracy", "kappa"]):
-                reports.append(one)
-                progress.update(task, completed=one.rows)
-                if name == OURS:
-                    feed.publish(observe_report(model, one))
+
+            def hear(stage: Stage | None, task: TaskID = task, name: str = name) -> None:
+                progress.update(task, description=name if stage is None or stage.is_over else f"{name}: {stage}")
+
+            with clock.heard_by(hear):
+                for one in prequential(
+                    model, stream, "target", every=512, window=WINDOW, metrics=["accuracy", "kappa"]
+                ):
+                    reports.append(one)
+                    progress.update(task, completed=one.rows)
+                    if name == OURS:
+                        feed.publish(observe_report(model, one))
             seen, accuracy[name] = [one.rows for one in reports], one.running["accuracy"]
             errors[name] = [1 - one.windowed["accuracy"] for one in reports]
     baselines = {"logistic regression": online_logistic(X, y), "same as last row": np.append(0, y[:-1])}

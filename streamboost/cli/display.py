@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from streamboost.evaluation.reports import Report
+    from streamboost.kernels.progress import Stage
     from streamboost.runs.run import Run
     from streamboost.sources import Source
 
@@ -84,6 +85,11 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+    def hear(self, stage: Stage | None) -> None:
+        """Show that kernels are being compiled, where there is a bar to show it on."""
+        if self.bar is not None:
+            self.bar.update(self.task, said="learning rows" if stage is None else str(stage))
 
     def see(self, report: Report) -> None:
         """Show a report."""

@@ -137,6 +137,7 @@ def run(
     from streamboost.cli.saved_models import load_model
     from streamboost.dashboard.export import write_page
     from streamboost.evaluation.scorebook import choose_metrics
+    from streamboost.kernels.progress import clock
     from streamboost.runs.run import Options, Run
 
     console = terminal(stderr=True, quiet=quiet)
@@ -188,7 +189,7 @@ def run(
             console.print(f"Passed over: {sentence}", style="yellow")
         with usage_errors():
             board = Dashboard(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
-        with board, Screen(console, opened, one) as screen:
+        with board, Screen(console, opened, one) as screen, clock.heard_by(screen.hear):
             summary = steps.execute(one, [board.see, screen.see])
             if report is not None:
                 write_page(board.feed, report)

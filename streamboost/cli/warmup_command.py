@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from streamboost.cli.arguments import flag, option
 from streamboost.cli.display import terminal
+from streamboost.kernels.progress import clock
 
 Dtype = Literal["float32", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
@@ -28,7 +29,8 @@ def warmup(
         steps |= {f"convolutions, {dtype}": partial(_convolutions, dtype) for dtype in DTYPES}
     console, begin = terminal(stderr=True), time.monotonic()
     folders: set[Path | None] = set()
-    with console.status(f"compiling: {', '.join(steps)}"):
+    what = f"compiling: {', '.join(steps)}"
+    with console.status(what) as status, clock.heard_by(lambda stage: status.update(f"{what}; {stage or ''}")):
         for n, (name, kept_in) in enumerate(_compile(steps, jobs), start=1):
             folders |= kept_in
             console.print(f"{n} of {len(steps)}: {name} ({time.monotonic() - begin:.0f} s)")

@@ -5,7 +5,6 @@ As no row was known when it was predicted, all rows are test rows, and the newes
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -21,6 +20,7 @@ from streamboost.evaluation.predictions import Predictions, concatenate
 from streamboost.evaluation.reports import History, Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics, metric_kind
 from streamboost.features.reading import PANDAS_MISSING
+from streamboost.kernels.progress import clock
 
 __all__ = ["History", "Report", "prequential", "run"]
 
@@ -133,16 +133,16 @@ def _in_turn(model: ModelAdapter, chunks: Iterator[LabelledRows]) -> Iterator[Sc
     """Predict each chunk, then learn it."""
     for X, y in chunks:
         ready = model.convert(X)
-        started = time.perf_counter()
+        started = clock.working_time()
         predicted = model.predict_then_learn(ready, y)
-        yield Scored(y, predicted, time.perf_counter() - started)
+        yield Scored(y, predicted, clock.working_time() - started)
 
 
 def _delayed(model: ModelAdapter, chunks: Iterator[LabelledRows], delay: int) -> Iterator[Scored]:
     """Predict each row as it comes, and learn it when its label does."""
     waiting: deque[tuple[Any, NDArray[Any], Predictions]] = deque()
     for X, y in chunks:
-        ready, due, started = model.convert(X), [], time.perf_counter()
+        ready, due, started = model.convert(X), [], clock.working_time()
         for t in range(len(y)):
             if len(waiting) == delay:
                 due.append(waiting.popleft())
@@ -150,11 +150,11 @@ def _delayed(model: ModelAdapter, chunks: Iterator[LabelledRows], delay: int) ->
             x = slice_rows(ready, t, t + 1)
             waiting.append((x, y[t : t + 1], model.predict(x)))
         if due:
-            yield _scored(due, time.perf_counter() - started)
-    started = time.perf_counter()
+            yield _scored(due, clock.working_time() - started)
+    started = clock.working_time()
     for x, y, _ in waiting:
         model.learn(x, y)
-    yield _scored(list(waiting), time.perf_counter() - started)
+    yield _scored(list(waiting), clock.working_time() - started)
 
 
 def _scored(due: list[tuple[Any, NDArray[Any], Predictions]], seconds: float) -> Scored:

@@ -22,7 +22,7 @@ class Report:
         Metrics by name: over all these rows, and over the latest ``window`` of them.
     window : int
     seconds : float
-        Time spent predicting and learning so far; waiting for rows and keeping score do not count.
+        Time spent predicting and learning so far; waiting for rows, keeping score and compiling do not count.
     rows_per_second : float
         Since the last report.
     unanswered : int

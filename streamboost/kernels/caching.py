@@ -12,6 +12,7 @@ them compiles all of them anew.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -86,6 +87,14 @@ class KernelFiles:
                 return found
         return None
 
+    def is_kept(self) -> bool:
+        """Return whether anything of the kernel is there."""
+        for folder in (*lasting_folders(), temporary_folder()):
+            with contextlib.suppress(Exception):  # as above
+                if folder is not None and self._in(folder)._load_index():
+                    return True
+        return False
+
     def save(self, key: Any, data: Any) -> None:
         """Write what was compiled for a key to the first folder that takes it; warn if it does not last."""
         for folder in self._folders_to_write_to():
@@ -152,3 +161,7 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = KernelFiles(Path(function.__code__.co_filename), self._impl.filename_base)
+
+    def is_kept(self) -> bool:
+        """Return whether anything of the function is there."""
+        return self._cache_file.is_kept()

@@ -18,8 +18,29 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 
 from streamboost.kernels.caching import FILES, KernelCache
+from streamboost.kernels.progress import TOGETHER, clock
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_long: dict[str, Any] = {}  # kernels that compile for long, by name
+
+
+def _ended(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that loads or compiles, and ends the clock that a compiler may have begun."""
+
+    def compile_and_end(signature: Any) -> Any:
+        try:
+            return compile(signature)
+        finally:
+            clock.end()
+
+    return compile_and_end
+
+
+def _to_come(name: str) -> list[str]:
+    """Return what is compiled soon after a kernel: what comes with it, and is neither loaded nor kept anywhere."""
+    others = [other for names in TOGETHER if name in names for other in names if other != name and other in _long]
+    return [other for other in others if not _long[other].overloads and not _long[other]._cache.is_kept()]
 
 
 class _QuickFlags(Flags):
@@ -57,6 +78,14 @@ class _KernelCompiler(Compiler):
         # only now: callees, found by flags, are the same for kernels with and without a wrapper
         self.state.flags.no_cpython_wrapper = self.no_wrapper
         return super().define_pipelines()
+
+
+class _OuterCompiler(_KernelCompiler):
+    """The same, for what Python calls: it is asked only if nothing was kept, and tells whoever listens."""
+
+    def compile_extra(self, function: Any) -> Any:
+        clock.begin(function.__name__, _to_come(function.__name__))
+        return super().compile_extra(function)
 
 
 class _InsideLibrary(JITCodeLibrary):
@@ -106,12 +135,15 @@ def compiled(function: F) -> F:
 
     Kernels may call it, too: they get it as :func:`compiled_inside` would make it.
     """
-    kernel: Any = njit(pipeline_class=_KernelCompiler, **OPTIONS)(function)
+    kernel: Any = njit(pipeline_class=_OuterCompiler, **OPTIONS)(function)
     if kernel is not function:  # else compiling is switched off
         inside: Any = compiled_inside(function)
+        kernel.compile = _ended(kernel.compile)
         kernel.get_call_template, kernel.get_overload = inside.get_call_template, inside.get_overload
         if Path(function.__code__.co_filename) in FILES:  # of no other would the digest know
             kernel._cache = KernelCache(function)  # Numba's own attribute: should it move, a test says so
+            if any(function.__name__ in names for names in TOGETHER):
+                _long[function.__name__] = kernel
     return cast(F, kernel)
 
 

@@ -31,6 +31,7 @@ from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.predictions import Predictions, concatenate, no_predictions, predict_then_learn
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics
+from streamboost.kernels.progress import clock
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
@@ -277,10 +278,10 @@ class Run:
         self._is_whole = False
         reports: list[Report] = []
         if len(checked.y):
-            started = time.perf_counter()
+            started = clock.working_time()
             numbers = self.rows_read + np.flatnonzero(checked.good)
             y, predicted, numbers = self._learn(checked.X, checked.y, numbers)
-            seconds = time.perf_counter() - started
+            seconds = clock.working_time() - started
             self.guard.observe(y)
             self.rows += len(y)
             if self.predictions is not None:

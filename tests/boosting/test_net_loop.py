@@ -182,3 +182,15 @@ def test_a_third_class_may_come_to_networks():
     made.learn(data.X, y)
     assert made.predict_proba(data.X).shape == (900, 3)
     assert np.mean(made.predict(data.X[600:]) == y[600:]) > 0.6
+
+
+@pytest.mark.parametrize("estimator", [SGBRegressor, SGBClassifier])
+def test_networks_need_no_kernel_of_the_plain_loop_from_the_first_row_on(estimator, monkeypatch):
+    def learn(*_):
+        raise AssertionError("would compile what nobody needs later")
+
+    monkeypatch.setattr(PlainLoop, "learn", learn)
+    X, y, _ = stream(30)
+    model = estimator(learner="mlp", n_estimators=6)
+    model.learn(X, y > 0 if estimator is SGBClassifier else y)
+    assert model.predict(X).shape == (30,)

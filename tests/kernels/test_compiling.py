@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from streamboost import kernels
-from streamboost.kernels import caching, compiling
+from streamboost.kernels import caching, compiling, progress
 from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.tree_loop import learn_rows
 
@@ -48,7 +48,7 @@ def kernels_of_two_files(tmp_path):
     package.mkdir(parents=True)
     for folder in (package.parent, package):
         (folder / "__init__.py").touch()
-    for module in (caching, compiling):
+    for module in (caching, compiling, progress):
         (package / Path(module.__file__).name).write_text(Path(module.__file__).read_text())
     (package / "inner.py").write_text(
         "from streamboost.kernels.compiling import compiled_inside\n\n"
