@@ -31,6 +31,7 @@ from streamboost.runs.guard import Guard, label_kind
 from streamboost.runs.quarantine import TooManyBadRows
 from streamboost.runs.run import Interrupted, Run
 from streamboost.sources import ForeignPosition
+from streamboost.sources.input_files import STDIN
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
@@ -239,6 +240,8 @@ def first_rows(
     """Return the first rows after those that were read, and whether the source is another one than before."""
     if before is None:
         return opened.first(), False
+    if go_on and isinstance(before.position, dict) and before.position.get("file") == STDIN:
+        return opened.first(), True  # a pipe is never the one before, and what comes through it is new
     try:
         return opened.first(before.position), False
     except ForeignPosition as error:

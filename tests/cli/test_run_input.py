@@ -1,7 +1,9 @@
 """``streamboost run`` and ``predict`` with files as people have them: bad rows, other encodings, tomorrow's file."""
 
+import io
 import json
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -220,6 +222,15 @@ def test_a_file_that_was_written_over_with_new_rows_is_a_new_one_and_one_cut_sho
     assert code == 2
     assert "--continue" in answer["error"]
     assert said(capsys, *run(file, tmp_path / "m", "--continue"))[1]["rows"] == 500
+
+
+def test_what_comes_through_a_pipe_is_new_if_that_is_said_and_skipped_if_resumed(tmp_path, capsys, monkeypatch):
+    files = [write(tmp_path / "monday.csv"), write(tmp_path / "tuesday.csv", 200, seed=1)]
+    words = ["run", "-", "--format", "csv", "--target", "preis", "--model", tmp_path / "m", "-q", *SMALL]
+    for file, how, rows in [(files[0], "--continue", 300), (files[0], "--resume", 300), (files[1], "--continue", 500)]:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(file.read_bytes())))
+        code, summary = said(capsys, *words, how)
+        assert (code, summary["rows"]) == (0, rows)
 
 
 # Predictions as JSON.
