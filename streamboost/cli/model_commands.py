@@ -124,7 +124,7 @@ def compare(
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import load_model
+    from streamboost.cli.saved_models import known_kinds, load_model
     from streamboost.estimators.describe import plain
     from streamboost.evaluation.adapters import task_of
     from streamboost.evaluation.predictions import predict
@@ -136,7 +136,8 @@ def compare(
         task, other = map(task_of, models.values())
         if task != other:
             raise UsageError("A and B have different tasks, so there is nothing to compare.")
-        rows = open_rows(on, context.params)
+        kinds = known_kinds(models["B"], target) | known_kinds(models["A"], target)
+        rows = open_rows(on, context.params, kinds=kinds)
         if (first := rows.first()) is not None:
             check_column(target, first.column_names, "--target")
     books = {
@@ -180,7 +181,7 @@ def theory(
     import pyarrow as pa
 
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_columns, load_model
+    from streamboost.cli.saved_models import known_columns, known_kinds, load_model
     from streamboost.estimators.describe import plain
     from streamboost.evaluation.adapters import task_of
     from streamboost.runs.guard import Guard
@@ -191,7 +192,8 @@ def theory(
     console = terminal(stderr=True, quiet=as_json)
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)
-        rows = open_rows(source, context.params, strict=False, end_after=max_rows)
+        kinds = known_kinds(estimator, target)
+        rows = open_rows(source, context.params, kinds=kinds, strict=False, end_after=max_rows)
         rows.on_bad = bad.append
         tables = [batch.table for batch in rows.read()]
         if not tables:

@@ -54,13 +54,13 @@ def predict(
     """Predict the rows of a source with a saved model; the model stays as it is."""
     from streamboost.cli.prediction_output import PredictionColumns, check_csv_columns, check_out, writing
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import load_model
+    from streamboost.cli.saved_models import known_kinds, load_model
 
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)
         if out is not None:
             check_out(out)
-        rows = open_rows(source, context.params)
+        rows = open_rows(source, context.params, kinds=known_kinds(estimator))
         first = rows.first()
         columns = PredictionColumns(estimator, keep or [], None if first is None else first.schema)
         if (out is None and not as_json) or (out is not None and out.suffix == ".csv"):

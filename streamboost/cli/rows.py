@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamboost.cli.arguments import UsageError, parse_types
+from streamboost.features.reading import Kind
 from streamboost.sources import BadRow, Batch, FileSource, Position, Source, open_source
 
 TAB = {"tab": "\t", "\\t": "\t"}  # what no shell lets one type
@@ -69,6 +70,15 @@ class PeekableSource(Source):
         return self.source.progress(position)
 
     @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Return what the source is told of columns; it may be told before it is read."""
+        return getattr(self.source, "kinds", None) or {}
+
+    @kinds.setter
+    def kinds(self, kinds: Mapping[str, Kind]) -> None:
+        self.source.kinds = kinds  # type: ignore[attr-defined]
+
+    @property
     def stop(self) -> Any:
         """Return what the source calls while it waits, to know whether to stop; False if it never does."""
         return getattr(self.source, "stop", False)
@@ -89,11 +99,15 @@ def open_rows(
     where: Sequence[str],
     given: Mapping[str, Any],
     *,
+    kinds: Mapping[str, Kind] | None = None,
     follow: bool = False,
     strict: bool = True,
     end_after: int | None = None,
 ) -> PeekableSource:
-    """Open a source with the options that a command was given; refuse those that one of this kind does not take."""
+    """Open a source with the options that a command was given; refuse those that one of this kind does not take.
+
+    ``kinds`` is what a model knows of columns.
+    """
     is_generated = any(part.startswith("synthetic:") for part in where)
     types, names, delimiter = given.get("type"), given.get("names"), given.get("delimiter")
     of_files = {name: given.get(name) for name in ("format", "encoding", "decimal")}
@@ -106,5 +120,6 @@ def open_rows(
     if types and is_generated:
         raise UsageError("--type is for files and brokers; generated rows have their types.")
     options = {**of_files, "follow": follow, "types": parse_types(types or ())}
+    options["kinds"] = None if is_generated else kinds
     opened = open_source(*where, **{name: value for name, value in options.items() if value})
     return PeekableSource(opened, strict, end_after=end_after)

@@ -134,7 +134,7 @@ def run(
     """
     from streamboost.cli import run_steps as steps
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import load_model
+    from streamboost.cli.saved_models import known_kinds, load_model
     from streamboost.dashboard.export import write_page
     from streamboost.evaluation.scorebook import choose_metrics
     from streamboost.kernels.progress import clock
@@ -151,13 +151,14 @@ def run(
         if before is not None:
             steps.check_same_scores(before, metric, window)
             steps.check_same_predictions(before, predictions, console)
-        opened = open_rows(source, context.params, follow=follow, strict=strict, end_after=max_rows)
+        start = None if start_from is None or (before and key is None) else load_model(start_from)
+        kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
+        opened = open_rows(source, context.params, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)
         if follow:
             console.print("Waiting for rows; Ctrl-C ends.")
-        first, is_new_source = steps.first_rows(opened, before, go_on, context.obj)
+        first, is_new_source = steps.first_rows(opened, before, target, go_on, context.obj)
         ignored = list(dict.fromkeys(ignore or ())) if before is None else steps.same_ignored(before, ignore, console)
         steps.check_columns(first, target, key, ignored, is_new=before is None)
-        start = None if start_from is None or (before and key is None) else load_model(start_from)
         chosen = steps.choose_task(task, before, start, first, target, console)
         parameters = steps.parse_options(chosen, option or [])
         if before is not None:
@@ -177,7 +178,7 @@ def run(
         else:
             learner = None if before else start or steps.ESTIMATORS[chosen](**usual | parameters)
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
-        rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored}
+        rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored, "kinds": opened.kinds}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
         one = Run(opened, learner, options, model, resume=resume or go_on, new_source=is_new_source)
     with one, nullcontext() if key is None else closing(learner):

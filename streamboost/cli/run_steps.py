@@ -17,6 +17,7 @@ from streamboost._types import Task
 from streamboost.cli.arguments import TASKS, UsageError, check_column, check_word
 from streamboost.cli.display import sentence_of
 from streamboost.cli.rows import PeekableSource
+from streamboost.cli.saved_models import known_kinds
 from streamboost.cli.wording import in_options
 from streamboost.cluster.crew import Cut
 from streamboost.errors import did_you_mean
@@ -25,6 +26,7 @@ from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.adapters import task_of
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import ScoreBook
+from streamboost.features.reading import Kind
 from streamboost.kernels.progress import clock
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.runs.guard import Guard, label_kind
@@ -235,21 +237,29 @@ def same_target(before: Checkpoint | None, target: str | None) -> str:
 
 
 def first_rows(
-    opened: PeekableSource, before: Checkpoint | None, go_on: bool, words: Sequence[str] | None
+    opened: PeekableSource, before: Checkpoint | None, target: str, go_on: bool, words: Sequence[str] | None
 ) -> tuple[Any, bool]:
-    """Return the first rows after those that were read, and whether the source is another one than before."""
+    """Return the first rows after those that were read, and whether the source is another one than before.
+
+    Another one is read as the model knows its columns.
+    """
     if before is None:
         return opened.first(), False
-    if go_on and isinstance(before.position, dict) and before.position.get("file") == STDIN:
-        return opened.first(), True  # a pipe is never the one before, and what comes through it is new
+    is_pipe = isinstance(before.position, dict) and before.position.get("file") == STDIN
     try:
-        return opened.first(before.position), False
+        if not (go_on and is_pipe):  # a pipe is never the one before, and what comes through it is new
+            return opened.first(before.position), False
     except ForeignPosition as error:
-        if go_on:
-            return opened.first(), True
-        command = ["--continue" if word == "--resume" else word for word in words or ["run", "...", "--continue"]]
-        told = f"To go on with this model on these rows, as new ones: {shlex.join(['streamboost', *command])}"
-        raise UsageError(f"--resume goes on where a run stopped, but {error.found}. {told}") from error
+        if not go_on:
+            raise _other_source(error, words) from error
+    opened.kinds = known_kinds(before.model, target)
+    return opened.first(), True
+
+
+def _other_source(error: ForeignPosition, words: Sequence[str] | None) -> UsageError:
+    command = ["--continue" if word == "--resume" else word for word in words or ["run", "...", "--continue"]]
+    told = f"To go on with this model on these rows, as new ones: {shlex.join(['streamboost', *command])}"
+    return UsageError(f"--resume goes on where a run stopped, but {error.found}. {told}")
 
 
 def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
@@ -275,6 +285,11 @@ def check_same_scores(before: Checkpoint, metrics: Sequence[str] | None, window:
     else:
         return
     raise UsageError(f"{given}, but the run to be resumed {does}, and cannot change that on the way. {ELSE}")
+
+
+def same_kinds(before: Checkpoint) -> dict[str, Kind]:
+    """Return the kinds that a resumed run was begun with: what it learned since must not change how rows are read."""
+    return dict(before.state.get("given", {}).get("kinds", {}))
 
 
 def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Console) -> list[str]:

@@ -16,8 +16,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,8 @@ class Options:
         never by default. What was learned is kept, and the run can be resumed.
     ignore : sequence of str
         Columns to leave out; none by default.
+    kinds : dict
+        The ``kinds`` that the source was opened with, none by default; checkpoints keep them for a resumed run.
     """
 
     target: str
@@ -86,6 +88,7 @@ class Options:
     strict: bool = False
     max_bad: float | None = None
     ignore: Sequence[str] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 class Run:
@@ -384,7 +387,7 @@ class Run:
             "bad_places": self.bad.places,
             "bad_reasons": self.bad.reasons,
             "predictions": None if self.predictions is None else self.predictions.state(),
-            "given": {"ignore": list(self.options.ignore), "predictions": given},
+            "given": {"ignore": list(self.options.ignore), "predictions": given, "kinds": dict(self.options.kinds)},
             "quarantine": [self.bad.n, self.bad.length],
         }
 

@@ -7,21 +7,23 @@ to become gigabytes), how much there is of everything, and whether offsets and c
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from streamboost.features.reading import Kind
 from streamboost.runs.guard import brief
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
+from streamboost.sources.schemas import with_kinds
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 COMPRESSION = {"record batch": (2, 3), "dictionary": (2, 1, 3)}  # header, (data,) compression: places in Message.fbs
 
 
-def parse_table(body: bytes, limits: Limits) -> Any:
-    """Read a table from an Arrow stream."""
+def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = None) -> Any:
+    """Read a table from an Arrow stream; numbers in columns of known text are their text."""
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             fields = COMPRESSION.get(message.type)
@@ -43,7 +45,8 @@ def parse_table(body: bytes, limits: Limits) -> Any:
         told = f"the body is not an Arrow stream: {str(error)[:200]}. Write it with pyarrow.ipc.new_stream."
         raise Refused(400, told) from None
     check_count(n_rows, limits)
-    return table
+    agreed = with_kinds(table.schema, kinds or {}, is_text=False)
+    return table if agreed.equals(table.schema) else table.cast(agreed)
 
 
 def _check_schema(schema: Any) -> None:

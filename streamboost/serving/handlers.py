@@ -77,13 +77,13 @@ class Handlers:
         return json_response(responses.predictions_json(found, copy, unknown))
 
     def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
-        limits, columns = self.limits, self.writer.published.columns
+        limits, columns, kinds = self.limits, self.writer.published.columns, self.writer.published.kinds
         key = take_parameter(request, "key", limits.name_length)
         if is_arrow:
-            rows = arrow_bodies.parse_table(body, limits)
+            rows = arrow_bodies.parse_table(body, limits, kinds)
         else:
             parsed = json_bodies.decode(body, "Rows", limits)
-            rows = json_bodies.take_rows(parsed, limits)
+            rows = json_bodies.take_rows(parsed, limits, kinds)
             if not all([row.keys() <= columns for row in rows]):
                 json_bodies.check_names(list({name for row in rows for name in row}), limits)
         if len(rows) * len(columns) > limits.cells:  # with all the columns that the model has
@@ -129,15 +129,15 @@ class Handlers:
 
     def rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """Read a table with the target among its columns."""
-        target, limits, id = self.live.target, self.limits, UNSET
+        target, limits, id, kinds = self.live.target, self.limits, UNSET, self.writer.published.kinds
         if is_arrow:
-            table = arrow_bodies.parse_table(body, limits)
+            table = arrow_bodies.parse_table(body, limits, kinds)
             if target not in table.column_names:
                 raise Refused(422, f"the table has no column {target!r}, the target. Add it.")
             labels = arrow_bodies.largest_numbers(table[target])
         else:
             parsed = json_bodies.decode(body, "LabelledRows", limits)
-            rows, id = json_bodies.take_rows(parsed, limits), parsed.id
+            rows, id = json_bodies.take_rows(parsed, limits, kinds), parsed.id
             table = json_bodies.learning_table(parsed, rows, target, limits)
             labels = [] if self.live.task == "regression" else parsed.targets or [row.get(target) for row in rows]
         self._check_classes(labels)

@@ -6,9 +6,10 @@ What a body may hold is declared once, by :func:`declare`: the decoders and the 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from itertools import chain, repeat
@@ -21,6 +22,7 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
+from streamboost.features.reading import Kind
 from streamboost.runs.guard import brief
 from streamboost.serving.errors import RETRY, Limits, Refused
 
@@ -149,12 +151,15 @@ def _with_column(place: str, body: bytes) -> str:
     return place
 
 
-def take_rows(parsed: Any, limits: Limits) -> list[Row]:
-    """Return the rows of a request, ``rows`` or a single ``row``."""
+def take_rows(parsed: Any, limits: Limits, kinds: Mapping[str, Kind] | None = None) -> list[Row]:
+    """Return the rows of a request, ``rows`` or a single ``row``; numbers in columns of known text are their text."""
     if (parsed.row is UNSET) == (parsed.rows is UNSET):
         raise Refused(422, "expected either rows, a list of objects, or row, a single object.")
     rows: list[Row] = [parsed.row] if parsed.rows is UNSET else parsed.rows
     check_count(len(rows), limits)
+    if texts := {name for name, kind in (kinds or {}).items() if kind == "category"}:
+        for row in rows:
+            row.update((name, json.dumps(row[name])) for name in texts & row.keys() if type(row[name]) in NUMBERS)
     return rows
 
 

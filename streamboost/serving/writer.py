@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from streamboost.estimators.describe import column_kinds
 from streamboost.live.request_checks import known_columns
 from streamboost.serving.errors import RETRY, Refused
 
@@ -45,7 +46,7 @@ class ModelCopy:
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
         self.model, self.rows, self.number, self.time = model, rows, number, time
         self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
-        self.columns = known_columns(model)
+        self.columns, self.kinds = known_columns(model), column_kinds(model)
         if self.is_ready:
             model.predict_one({})  # what is built at the first prediction is built now, by the writer
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamboost.features.reading import Kind
 from streamboost.sources.base import (
     BadRow,
     Batch,
@@ -59,6 +60,9 @@ class FileSource(Source):
         By default the names of the files tell, as they do of packed ones: ``.gz``, ``.zst``.
     types : dict, optional
         Arrow types by column, such as ``{"id": "string"}``; by default those of the first rows.
+    kinds : dict, optional
+        What a model knows of columns, ``"number"``, ``"category"`` (text) or ``"date"``: those that are there and look
+        otherwise in the first rows are read so all the same. ``types`` goes before.
     names : sequence of str, optional
         The columns of a CSV file; by default they are in its first line.
     delimiter : str, optional
@@ -100,6 +104,7 @@ class FileSource(Source):
         *paths: str | os.PathLike[str],
         format: str | None = None,
         types: Mapping[str, Any] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
         names: Sequence[str] | None = None,
         delimiter: str | None = None,
         decimal: str | None = None,
@@ -116,7 +121,7 @@ class FileSource(Source):
         if format is not None and format not in ENDINGS:
             way_out = "To let the file's name tell, leave it out."
             raise ValueError(f"format is {format!r}, expected one of {sorted(ENDINGS)}. {way_out}")
-        self.types = checked_types(types)
+        self.types, self.kinds = checked_types(types), kinds or {}
         self.dialect = Dialect.checked(encoding, delimiter, decimal, names)
         check_on_bad(on_bad)
         self.format = format
@@ -295,13 +300,16 @@ class FileSource(Source):
         if path != STDIN and not file.is_plain_text and not os.path.getsize(path):
             raise ValueError(f"{path} is empty, expected rows. Remove it, or write it again.")
         if kind == "parquet":
-            yield from mark_last(read_parquet(path, self.types, file.schema, start.row))
+            yield from mark_last(read_parquet(path, self.types, file.schema, start.row, self.kinds))
             return
         with file.open() as stream:
             if kind == "arrow":
-                yield from mark_last(read_arrow(stream, display_name(path), self.types, file.schema, start.row))
+                spans = read_arrow(stream, display_name(path), self.types, file.schema, start.row, self.kinds)
+                yield from mark_last(spans)
                 return
-            file.text = (JsonLinesFormat if kind == "jsonl" else CsvFormat)(self.types, file.schema, file.dialect)
+            file.text = (JsonLinesFormat if kind == "jsonl" else CsvFormat)(
+                self.types, file.schema, file.dialect, kinds=self.kinds
+            )
             reader = TextReader(
                 display_name(path),
                 file.text,

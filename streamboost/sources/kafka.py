@@ -40,6 +40,8 @@ class KafkaSource(MessageSource):
         ``group.id`` (``"streamboost"``) is told of what was learned: its offsets are those of the last snapshot.
     types : dict, optional
         Arrow types by column; none by default. These columns are there from the start, even if no message has them yet.
+    kinds : dict, optional
+        What a model knows of columns, as in :class:`~streamboost.sources.FileSource`.
     columns : sequence of str, optional
         The keys to read; all by default.
     start : {"earliest", "latest"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from streamboost.features.reading import Kind
 from streamboost.sources.base import (
     Batch,
     ForeignPosition,
@@ -52,6 +53,7 @@ class MessageSource(Source):
     kind: ClassVar[str]  # of position: the attribute and key that names the topic or stream
     keys: ClassVar[frozenset[str]]  # what else a position holds
     types: Mapping[str, Any] | None = None
+    kinds: Mapping[str, Kind] | None = None
     columns: Sequence[str] | None = None
     start: Literal["earliest", "latest"] = "earliest"
     follow: bool = False
@@ -118,7 +120,7 @@ class MessageSource(Source):
                     yield piece
 
     def _reader(self, schema: Any) -> RowReader:
-        return RowReader(self.types or {}, self.columns, schema)
+        return RowReader(self.types or {}, self.columns, schema, kinds=self.kinds)
 
     @abstractmethod
     def _messages(self, position: Position) -> Generator[MessageBatch | None, None, None]:

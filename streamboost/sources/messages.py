@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from streamboost.features.dates import ticks_of_texts
+from streamboost.features.reading import Kind
 from streamboost.sources.base import BadRow, Piece, Position
 from streamboost.sources.schemas import to_text, type_advice
 
@@ -47,7 +49,7 @@ class RowReader:
     """Makes rows of messages; ``schema``, from an earlier position or new, grows with the keys that they bring.
 
     Columns of ``types`` are there from the start; only keys of ``columns`` count, or all. ``is_text`` says that values
-    come as text, so that their column alone says what they are.
+    come as text, so that their column alone says what they are. ``kinds`` is what a model knows of columns.
 
     Examples
     --------
@@ -70,8 +72,9 @@ class RowReader:
         *,
         decode: Decoder | None = None,
         is_text: bool = False,
+        kinds: Mapping[str, Kind] | None = None,
     ) -> None:
-        self.types, self.is_text = types, is_text
+        self.types, self.is_text, self.kinds = types, is_text, kinds or {}
         self.decode: Decoder = decode or json_values
         self.columns = None if columns is None else frozenset(columns)
         self.schema = pa.schema(list(types.items())) if schema is None else schema
@@ -117,7 +120,7 @@ class RowReader:
         self._schema_text = to_text(self.schema)
         for field in self.schema:
             if field.name not in self._converters:
-                self._converters[field.name] = _converter(field.type, self.is_text, field.name in self.types)
+                self._converters[field.name] = self._converter(field.name, field.type)
 
     def _row(self, content: Content) -> tuple[dict[str, Any], list[Any]]:
         """Return values as their columns hold them, and the fields that are new."""
@@ -127,8 +130,8 @@ class RowReader:
                 continue
             converter = self._converters.get(name)
             if converter is None:
-                kind = self.types.get(name) or _kind_of(name, value, self.is_text)
-                converter = _converter(kind, self.is_text, name in self.types)
+                kind = self.types.get(name) or self._known_type(name, value) or _kind_of(name, value, self.is_text)
+                converter = self._converter(name, kind)
                 new.append(pa.field(name, kind))
             try:
                 row[name] = converter(value)
@@ -142,10 +145,24 @@ class RowReader:
             raise Unreadable(f"{found}, and {MOST_COLUMNS:,} are the most. {way_out}")
         return row, new
 
+    def _known_type(self, name: str, value: Any) -> Any:
+        """Return the type of a column that a model knows; dates may be written or seconds, and are told apart there."""
+        is_truth = value in TRUTHS if self.is_text else type(value) is bool  # which are numbers to a model, too
+        if self.kinds.get(name) == "number" and not is_truth:
+            return pa.float64()
+        return pa.string() if self.kinds.get(name) == "category" else None
+
+    def _converter(self, name: str, kind: Any) -> Callable[[Any], Any]:
+        """Return the function that makes a value fit a column, or raises an error."""
+        if not self.is_text and kind == pa.string() and (name in self.types or self.kinds.get(name) == "category"):
+            return _any_as_text
+        return (CONVERTERS_OF_TEXT if self.is_text else CONVERTERS).get(kind) or partial(_cast, kind)
+
     def _misfit(self, name: str, value: Any) -> str:
         found = repr(value) if self.is_text else NAMES_IN_JSON.get(type(value), "an object")
         if name not in self.schema.names:
-            return f"column {name!r} holds {found}, expected {self.types.get(name)} as types says. Mend it, {SKIP}."
+            expected = f"{self.types[name]} as types says" if name in self.types else "what the model knows it to hold"
+            return f"column {name!r} holds {found}, expected {expected}. Mend it, {SKIP}."
         text = f"or read the column as text from the start with {type_advice(name, 'string')}."
         found = f"column {name!r} holds {found}, but it is {self.schema.field(name).type} in the first rows"
         return f"{found}. Mend the message, pass on_bad='skip', {text}"
@@ -220,13 +237,6 @@ def _kind_of(name: str, value: Any, is_text: bool) -> Any:
     raise Unreadable(f"{found}, expected a number, a text, true or false. {way_out}")
 
 
-def _converter(kind: Any, is_text: bool, is_pinned: bool) -> Callable[[Any], Any]:
-    """Return the function that makes a value fit a column, or raises an error."""
-    if not is_text and kind == pa.string() and is_pinned:
-        return _any_as_text
-    return (CONVERTERS_OF_TEXT if is_text else CONVERTERS).get(kind) or partial(_cast, kind)
-
-
 def _only(*kinds: type) -> Callable[[Any], Any]:
     """Return a function that takes values of these types, and makes the first of them."""
 
@@ -253,6 +263,8 @@ def _number_of_text(value: str) -> float:
 def _cast(kind: Any, value: Any) -> Any:
     if isinstance(value, (list, dict)) or (isinstance(value, bool) and kind != pa.bool_()):
         raise TypeError
+    if pa.types.is_timestamp(kind) and isinstance(value, str):  # with a zone or without
+        return ticks_of_texts(pa.array([value]), kind.unit)[0].cast(kind)
     return pa.scalar(value).cast(kind)
 
 

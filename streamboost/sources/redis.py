@@ -32,7 +32,7 @@ class RedisSource(MessageSource):
     stream : str
     field : str, optional
         The field that holds a JSON object; by default every field is a column, and values that look like numbers are.
-    types, columns, start, follow, stop, timeout, on_bad, on_lost
+    types, kinds, columns, start, follow, stop, timeout, on_bad, on_lost
         As in :class:`~streamboost.sources.KafkaSource`.
 
     Examples
@@ -59,9 +59,10 @@ class RedisSource(MessageSource):
         return read
 
     def _reader(self, schema: Any) -> RowReader:
-        if self.field is None:
-            return RowReader(self.types or {}, self.columns, schema, decode=field_values, is_text=True)
-        return RowReader(self.types or {}, self.columns, schema, decode=partial(json_field_values, self.field))
+        is_text = self.field is None
+        decode = field_values if self.field is None else partial(json_field_values, self.field)
+        types = self.types or {}
+        return RowReader(types, self.columns, schema, decode=decode, is_text=is_text, kinds=self.kinds)
 
     def _messages(self, position: Position) -> Generator[MessageBatch | None, None, None]:
         with RedisClient(self, self._redis, self.address) as client:

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from streamboost.errors import did_you_mean
+from streamboost.features.reading import Kind
+from streamboost.features.reading import is_text as is_text_type
 
 
 def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -24,6 +26,25 @@ def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
             way_out = "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
             raise ValueError(f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. {way_out}")
     return checked
+
+
+def with_kinds(schema: Any, kinds: Mapping[str, Kind], *, is_text: bool) -> Any:
+    """Return a schema in which columns are of the kinds that a model knows, wherever that can be said of them.
+
+    Out of text (``is_text``) anything can be read as it stands; of values that have a type, numbers are their text.
+    """
+    types = pa.types
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+
+    def agreed(name: str, kind: Any) -> Any:
+        known = kinds.get(name)
+        if known == "category" and not is_text_type(kind) and (is_text or any(test(kind) for test in numbers)):
+            return pa.string()
+        if is_text and is_text_type(kind) and known in ("number", "date"):
+            return pa.float64() if known == "number" else pa.timestamp("ns", "UTC")
+        return kind
+
+    return pa.schema([(field.name, agreed(field.name, field.type)) for field in schema])
 
 
 def plain_schema(schema: Any, types: Mapping[str, Any], file: str) -> Any:

@@ -10,17 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamboost.sources.schemas import check_same, plain_schema
+from streamboost.features.reading import Kind
+from streamboost.sources.schemas import check_same, plain_schema, with_kinds
 from streamboost.sources.text_files import Span
 
 ROWS = 1 << 14  # of a Parquet file at a time
 ARROW_FILE = b"ARROW1\0\0"  # what the file format starts with; a stream follows, and then an index we do not need
 
 
-def read_parquet(path: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
+def read_parquet(
+    path: str, types: Mapping[str, Any], schema: Any, start_row: int, kinds: Mapping[str, Kind]
+) -> Iterator[Span]:
     """Yield the rows of a Parquet file from ``start_row`` on; row groups before it are not read."""
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        found = _checked(file.schema_arrow, types, schema, path)
+        found = _checked(file.schema_arrow, types, schema, path, kinds)
         sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         after = np.cumsum([0, *sizes])  # rows before each group, and at last all
         first = int(np.searchsorted(after[1:], start_row, side="right"))
@@ -29,7 +32,9 @@ def read_parquet(path: str, types: Mapping[str, Any], schema: Any, start_row: in
             yield from _spans(batches, found, int(after[g]), start_row, path)
 
 
-def read_arrow(stream: Any, name: str, types: Mapping[str, Any], schema: Any, start_row: int) -> Iterator[Span]:
+def read_arrow(
+    stream: Any, name: str, types: Mapping[str, Any], schema: Any, start_row: int, kinds: Mapping[str, Kind]
+) -> Iterator[Span]:
     """Yield the rows of an Arrow file or stream from ``start_row`` on; a mapped file loads none before it."""
     head = stream.read(len(ARROW_FILE))
     if head != ARROW_FILE and stream.seekable():
@@ -37,7 +42,7 @@ def read_arrow(stream: Any, name: str, types: Mapping[str, Any], schema: Any, st
     elif head != ARROW_FILE:
         stream = _Unread(head, stream)
     with pa.ipc.open_stream(stream) as reader:
-        found = _checked(reader.schema, types, schema, name)
+        found = _checked(reader.schema, types, schema, name, kinds)
         yield from _spans(_valid(reader), found, 0, start_row, name)
 
 
@@ -48,8 +53,8 @@ def _valid(reader: Any) -> Iterator[Any]:
         yield batch
 
 
-def _checked(found: Any, types: Mapping[str, Any], schema: Any, name: str) -> Any:
-    found = plain_schema(found, types, name)
+def _checked(found: Any, types: Mapping[str, Any], schema: Any, name: str, kinds: Mapping[str, Kind]) -> Any:
+    found = plain_schema(with_kinds(found, kinds, is_text=False), types, name)
     if schema is None:
         return found
     check_same(schema, found, name)

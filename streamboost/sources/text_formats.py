@@ -11,27 +11,21 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
 from streamboost._types import IntArray
+from streamboost.features.dates import ticks_of_texts
+from streamboost.features.reading import Kind
 from streamboost.kernels.records import NEWLINE, quoted_ends
 from streamboost.sources.dialects import UTF_8, Dialect, is_bytewise, sniff_delimiter, sniff_encoding
-from streamboost.sources.schemas import check_same_names, plain_schema, type_advice
+from streamboost.sources.inference import is_nearly_numbers, with_dates
+from streamboost.sources.schemas import check_same_names, plain_schema, type_advice, with_kinds
 
-# A column that is whole so far may have a fraction later on, one of whole seconds milliseconds, and one that is empty
-# numbers. What is no UTF-8 in the first rows is a bad row, not a column of bytes.
-WIDER = {
-    pa.null(): pa.float64(),
-    pa.int64(): pa.float64(),
-    pa.timestamp("s"): pa.timestamp("ns"),
-    pa.timestamp("s", "UTC"): pa.timestamp("ns", "UTC"),
-    pa.binary(): pa.string(),
-}
+# A column that is whole so far may have a fraction later on, and one that is empty numbers. What is no UTF-8 in the
+# first rows is a bad row, not a column of bytes.
+WIDER = {pa.null(): pa.float64(), pa.int64(): pa.float64(), pa.binary(): pa.string()}
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
-NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-SLIPS = 0.01  # of the first values of a column: so many that are no numbers make bad rows, not a column of text
 ENCODINGS = "Say which encoding it is in, such as encoding='latin-1' (--encoding latin-1), or convert it to UTF-8"
 LINE_ENDS = (
     "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
@@ -45,10 +39,18 @@ class TextFormat(ABC):
     has_header = False
     may_be_legacy = False  # encoded as before UTF-8, though nobody says so
 
-    def __init__(self, types: Mapping[str, Any], schema: Any = None, dialect: Dialect = Dialect()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        types: Mapping[str, Any],
+        schema: Any = None,
+        dialect: Dialect = Dialect(),  # noqa: B008
+        *,
+        kinds: Mapping[str, Kind] | None = None,
+    ) -> None:
         self.types = types
         self.schema = schema
         self.dialect = dialect
+        self.kinds = kinds or {}
         self.row_encoding = UTF_8  # in which rows come here: that of the file, if its bytes tell rows apart
 
     def settle(self, data: bytes, file: str) -> None:
@@ -85,7 +87,7 @@ class TextFormat(ABC):
             way_out = f"Pass format=... if the file is of another kind than its name says{or_types}."
             raise ValueError(f"{file}: none of the first rows can be read; they say: {error}. {way_out}") from error
         wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
-        self.schema = plain_schema(wider, self.types, file)
+        self.schema = plain_schema(with_kinds(wider, self.kinds, is_text=True), self.types, file)
 
     def _readable_utf8(self, data: bytes) -> bytes:
         """Return first rows in UTF-8; what cannot be decoded makes a bad row later, and is left for that."""
@@ -93,7 +95,7 @@ class TextFormat(ABC):
 
     @abstractmethod
     def _infer_schema(self, data: bytes) -> Any:
-        """Return the schema that Arrow infers from the first rows, bad ones left out, or raise ``UNREADABLE``."""
+        """Return the schema of the first rows, bad ones left out, or raise ``UNREADABLE``."""
 
     @abstractmethod
     def parse(self, data: bytes) -> Any:
@@ -109,8 +111,15 @@ class CsvFormat(TextFormat):
 
     may_be_legacy = True
 
-    def __init__(self, types: Mapping[str, Any], schema: Any = None, dialect: Dialect = Dialect()) -> None:  # noqa: B008
-        super().__init__(types, schema, dialect)
+    def __init__(
+        self,
+        types: Mapping[str, Any],
+        schema: Any = None,
+        dialect: Dialect = Dialect(),  # noqa: B008
+        *,
+        kinds: Mapping[str, Kind] | None = None,
+    ) -> None:
+        super().__init__(types, schema, dialect, kinds=kinds)
         self.has_header = dialect.names is None
         self.names = list(dialect.names or [])  # in this file's order
 
@@ -156,7 +165,7 @@ class CsvFormat(TextFormat):
             check_same_names(self.schema.names, self.names, file)
 
     def _infer_schema(self, data: bytes) -> Any:
-        """Infer as Arrow does, but take text that is nearly all numbers for numbers: the others are bad rows.
+        """Infer as Arrow does, but take text that is nearly all numbers or dates for these: the others are bad rows.
 
         Numbers have the decimal mark that makes numbers of more columns; of a CSV with commas between values, a point.
         """
@@ -174,20 +183,41 @@ class CsvFormat(TextFormat):
         table = self._read(data, options, on_bad="skip")
         if not table.num_rows:
             raise pa.ArrowInvalid(f"none has {len(self.names)} fields, as there are names")
-        is_number = [pa.types.is_string(each.type) and _is_nearly_numbers(each, decimal) for each in table.columns]
-        fields = zip(table.schema, is_number, strict=True)
+        is_number = [pa.types.is_string(each.type) and is_nearly_numbers(each, decimal) for each in table.columns]
+        fields = zip(with_dates(table), is_number, strict=True)
         return pa.schema([(field.name, pa.float64() if is_it else field.type) for field, is_it in fields])
 
     def parse(self, data: bytes) -> Any:
         """Return rows as a table of ``schema``."""
-        schema, names = self.schema, self.schema.names
+        data = self.to_utf8(data)
+        try:
+            return self._parse(data, self.schema)
+        except pa.ArrowInvalid:
+            if not any(pa.types.is_timestamp(kind) for kind in self.schema.types):
+                raise
+        # Arrow wants all dates of a column with a zone, or all without
+        fields = [(name, pa.string() if pa.types.is_timestamp(kind) else kind) for name, kind in _pairs(self.schema)]
+        table = self._parse(data, pa.schema(fields))
+        columns = [self._dates(*pair) for pair in zip(table.columns, self.schema, strict=True)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _dates(self, column: Any, field: Any) -> Any:
+        if not pa.types.is_timestamp(field.type):
+            return column
+        try:
+            return ticks_of_texts(column, field.type.unit).cast(field.type)
+        except pa.ArrowInvalid as error:  # as Arrow's own reader says it
+            where = f"In CSV column #{self.names.index(field.name)}: CSV conversion error to {field.type}"
+            raise pa.ArrowInvalid(f"{where}: invalid value '{column[0]}'") from error
+
+    def _parse(self, data: bytes, schema: Any) -> Any:
         options = pa.csv.ConvertOptions(
             column_types=schema,
-            include_columns=names,
+            include_columns=schema.names,
             strings_can_be_null=True,
             decimal_point=self.dialect.decimal or ".",
         )
-        return self._read(self.to_utf8(data), options, on_bad="error")
+        return self._read(data, options, on_bad="error")
 
     def _read(self, data: bytes, options: Any, on_bad: Literal["skip", "error"]) -> Any:
         return pa.csv.read_csv(
@@ -218,16 +248,12 @@ class CsvFormat(TextFormat):
         return f"{said}. Mend the row, or pass on_bad='skip'."
 
 
-def _is_nearly_numbers(column: Any, decimal: str) -> bool:
-    """Return True if at most one in a hundred values of a text column is no number."""
-    values = column.drop_null()
-    number = NUMBER.replace(r"\.", decimal if decimal == "," else r"\.")
-    n_slips = len(values) - (pc.sum(pc.match_substring_regex(values, number)).as_py() or 0)
-    return bool(n_slips <= SLIPS * len(values)) and len(values) > 0
-
-
 def _n_numeric(schema: Any) -> int:
     return sum(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in schema.types)
+
+
+def _pairs(schema: Any) -> list[tuple[str, Any]]:
+    return list(zip(schema.names, schema.types, strict=True))
 
 
 class JsonLinesFormat(TextFormat):
@@ -235,10 +261,10 @@ class JsonLinesFormat(TextFormat):
 
     def _infer_schema(self, data: bytes) -> Any:
         try:
-            return self._first_table(data).schema
+            return with_dates(self._first_table(data))
         except UNREADABLE:
             lines = self._readable(data.splitlines(keepends=True))
-            return self._first_table(b"".join(_agreeing(lines)) or data).schema
+            return with_dates(self._first_table(b"".join(_agreeing(lines)) or data))
 
     def _first_table(self, data: bytes) -> Any:
         return self._read(data, pa.schema(list(self.types.items())), "infer")
@@ -253,8 +279,23 @@ class JsonLinesFormat(TextFormat):
         return lines
 
     def parse(self, data: bytes) -> Any:
-        """Return rows as a table of ``schema``."""
-        return self._read(self.to_utf8(data), self.schema, "error")
+        """Return rows as a table of ``schema``; in a column that is pinned to text, numbers are theirs."""
+        data = self.to_utf8(data)
+        try:
+            return self._read(data, self.schema, "error")
+        except pa.ArrowInvalid as error:
+            found = re.search(r"Column\(/([^/]*?)\) changed from string to (number|boolean)", str(error))
+            texts = {name for name, kind in _pairs(self.schema) if kind == pa.string() and self._is_pinned(name)}
+            if found is None or found[1] not in texts:
+                raise
+            try:
+                lines = [_with_texts(line, texts) for line in data.splitlines() if line.strip()]
+            except ValueError:  # the row that is no JSON is bad, and found when it is alone
+                raise error from None
+        return self._read(b"\n".join(lines), self.schema, "error")
+
+    def _is_pinned(self, name: str) -> bool:
+        return name in self.types or self.kinds.get(name) == "category"
 
     def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
         if not data.isascii():
@@ -278,12 +319,27 @@ class JsonLinesFormat(TextFormat):
             told = f"column {found[1]!r} holds a {found[2]}, but it is {kind} in the first rows"
             text = f"or, if all its values are text, {type_advice(found[1], 'string')}."
             return f"{told}. Mend the row, pass on_bad='skip', {text}"
+        if found := re.search(r"convert JSON to (timestamp.*), couldn't parse:(.*)", said, re.DOTALL):
+            dates = [name for name, kind in _pairs(self.schema) if str(kind) == found[1]]
+            told = f"column {' or '.join(map(repr, dates))} holds {found[2]!r}, but it is {found[1]} in the first rows"
+            return f"{told}. Mend the row, or pass on_bad='skip'."
         if "unexpected field" in said:
             names = ", ".join(map(repr, self.schema.names[:5])) + (", ..." if len(self.schema) > 5 else "")
             way_out = f"Name it with its type, as in {type_advice('key', 'float64')}, or pass on_bad='skip'."
             return f"the row has a key besides {names} of the first rows. {way_out}"
         reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
+
+
+def _with_texts(line: bytes, texts: set[str]) -> bytes:
+    """Return an object with the numbers and truths under some keys as text."""
+    values = json.loads(line)
+    if not isinstance(values, dict):
+        raise ValueError
+    for name in texts & values.keys():
+        if isinstance(values[name], (bool, int, float)):
+            values[name] = json.dumps(values[name])
+    return json.dumps(values).encode()
 
 
 def _agreeing(lines: list[bytes]) -> list[bytes]:

@@ -173,6 +173,38 @@ def test_pinned_types_are_there_from_the_start_and_take_what_fits():
     assert (row["id"], row["when"].year, row["zip"]) == (big, 2024, "007")
 
 
+def test_pinned_timestamps_are_the_same_moment_with_a_zone_and_without():
+    ways = ["2024-05-01T10:00:00", "2024-05-01 10:00:00Z", "2024-05-01T12:00:00.000+02:00"]
+    for kind in (pa.timestamp("ms"), pa.timestamp("ns", "UTC")):
+        [batch] = read([as_json({"when": text}) for text in ways], types={"when": kind})
+        assert len(set(batch.table["when"].cast(pa.int64()).to_pylist())) == 1
+
+
+def test_what_a_model_knows_of_columns_decides_what_values_are():
+    kinds = {"id": "category", "x": "number", "at": "date"}
+    contents = [{"id": 7, "at": "2024-05-01"}, {"id": "7a", "x": 2}, {"x": "many"}, {"id": [1]}, {"new": 3, "id": True}]
+    bad = []
+    found = rows(read([as_json(row) for row in contents], kinds=kinds, bad=bad))
+    assert [(row["id"], row.get("x"), row.get("at")) for row in found] == [
+        ("7", None, "2024-05-01"),
+        ("7a", 2.0, None),
+        ("true", None, None),
+    ]
+    assert found[-1]["new"] == 3.0
+    assert [row.reason.partition(". ")[0] for row in bad] == [
+        "column 'x' holds a string, but it is double in the first rows",
+        "column 'id' holds an array, but it is string in the first rows",
+    ]
+    [first] = rows(read([as_json({"x": "many"}), as_json({"x": True})], kinds=kinds, bad=bad))
+    assert first == {"x": True}
+    assert "column 'x' holds a string, expected what the model knows it to hold" in bad[-1].reason
+    fields = [{b"id": b"007", b"x": b"1.5", b"at": b"2024-05-01T10:00:00Z"}]
+    [row] = rows(read(fields, kinds=kinds, decode=field_values, is_text=True))
+    assert row == {"id": "007", "x": 1.5, "at": "2024-05-01T10:00:00Z"}
+    [row] = rows(read(fields, kinds=kinds, types={"id": pa.int64()}, decode=field_values, is_text=True))
+    assert row["id"] == 7
+
+
 def test_columns_name_the_only_keys_that_count():
     contents = [as_json({"x": 1, "deep": {"a": [1]}, "y": 2}), as_json({"deep": 3})]
     bad = []
