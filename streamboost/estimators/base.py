@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -27,11 +26,14 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import refused, require
 from streamboost.estimators import defaults
+from streamboost.estimators.parameters import refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
+from streamboost.estimators.row_order import warn_of_tail
 from streamboost.features.chunk import check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect
+from streamboost.features.sparse_rows import SparseRows
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
 
@@ -45,6 +47,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
 
+    @refuse_unknown
     def __init__(
         self,
         loss: Any = "auto",
@@ -83,7 +86,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -155,8 +158,6 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         n, width = rows.shape
-        if width == 0:
-            raise ValueError("x is empty, and no column is known yet. Begin with a row that has at least one value.")
         weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, n, name="sample_weight")
         plain = None if committee is None or classes is not None else self._plain_targets(y, labels, committee.loss)
         targets = plain or self._encode_targets(y, classes, labels, committee)
@@ -171,7 +172,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             committee.check_weight(weight)
         if is_first:
             self._refuse_text_in_monotone_columns(grown, committee)
-            if categories := [j for j in grown.categorical if not np.isnan(rows[0, j])]:
+            first = np.asarray(rows[:1])
+            if categories := [j for j in grown.categorical if not np.isnan(first[0, j])]:
                 committee.set_categorical(categories, grown.max_categories + 1)
             committee.allocate(width, committee.loss.n_targets)  # which may tell that options do not fit these rows
         if grown is not encoder or targets.labels is not labels:
@@ -203,7 +205,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if sample_weight is not None and not np.asarray(sample_weight, dtype=float).any():
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
-        fresh._learn_prepared(fresh._prepare(X, y, sample_weight, classes=classes))
+        prepared = fresh._prepare(X, y, sample_weight, classes=classes)
+        warn_of_tail(prepared.targets)
+        fresh._learn_prepared(prepared)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
         return self
@@ -211,16 +215,21 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _encode(self, X: Any, dialect: Dialect, encoder: Encoder, *, known_only: bool) -> Encoded:
         """Encode rows of any kind; change nothing."""
         encoded = encoder.encode(X, dialect=dialect, known_only=known_only, owner=type(self).__name__)
-        if dialect == "array" and self.new_columns == "error" and not isinstance(X, (pa.Table, pa.RecordBatch, list)):
-            # scikit-learn's own words on names; it looks for none in Arrow tables and lists of dicts
-            if encoder is not self.__dict__.get("encoder_"):
-                validate_data(BaseEstimator(), X, reset=True, skip_check_array=True)
-            elif encoder.names is not None or not isinstance(X, np.ndarray):
-                validate_data(self, X, reset=False, skip_check_array=True)
+        if dialect == "array" and self.new_columns == "error":
+            is_known = encoder is self.__dict__.get("encoder_")
+            if not is_known or encoder.names is not None or not isinstance(X, np.ndarray):
+                self._compare_names(X, is_known)
         if len(encoded.X) == 0:
             found = f"Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required"
             raise ValueError(f"X is empty: {found}. Skip empty chunks.")
         return encoded
+
+    def _compare_names(self, X: Any, is_known: bool) -> None:
+        """Let scikit-learn say in its own words how names differ, if it looks for any in rows of this kind."""
+        is_frame = type(X).__module__.partition(".")[0] in ("pandas", "polars")
+        speaks_arrow = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+        if is_frame or not (speaks_arrow or isinstance(X, list) or getattr(getattr(X, "dtype", None), "names", None)):
+            validate_data(self if is_known else BaseEstimator(), X, reset=not is_known, skip_check_array=True)
 
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
@@ -248,9 +257,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._draw_seed()  # as prepare did, from a copy
             self.committee_, self.encoder_ = committee, self._new_encoder()
             self.unseen_columns_: list[int] = []
-        before, known, n_features = self.encoder_.width, self.encoder_.n_features, encoder.n_features
-        if known and encoder.width > before:
-            committee.add_features(encoder.width - before)
+        known, n_features = self.encoder_.n_features, encoder.n_features
+        more = encoder.width - (committee.n_features or 0)  # rows before the first column had one, always missing
+        if more > 0:
+            committee.add_features(more)
         self.encoder_ = encoder
         self.unseen_columns_ = [*self.unseen_columns_, *range(known, n_features)]
         if n_features > known:
@@ -258,9 +268,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if encoder.names is not None and all(isinstance(name, str) for name in encoder.names):
                 self.feature_names_in_ = np.array(encoder.names, dtype=object)
 
-    def _learn_rows(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_rows(self, X: FloatArray | SparseRows, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one."""
         committee = self.committee_
+        if isinstance(X, SparseRows):
+            blocks = X.blocks(committee.boosters[0].step_rows(len(X)))
+            return np.concatenate([self._learn_rows(block, y[rows], weight[rows]) for rows, block in blocks])
         if not self.unseen_columns_:
             return committee.learn_checked(X, y, weight)
         places = self.encoder_.places
@@ -323,7 +336,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _make_loss(self, targets: Targets) -> Loss:
         """Make the loss for targets such as these."""
 
-    def _learn_classes(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+    def _learn_classes(self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray) -> FloatArray:
         """Learn checked rows of classes; return the raw scores made before."""
         raise NotImplementedError
 
@@ -347,13 +360,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         Each row has one number for every column, and with ``date_parts`` those of its dates, (n, encoder_.width).
         """
-        check_is_fitted(self)
-        return X.X if isinstance(X, Encoded) else self._encode(X, "array", self.encoder_, known_only=True).X
+        return np.asarray(self._known_rows(X))
 
     def raw_scores(self, X: Any) -> FloatArray:
         """Return the raw score of every row, (n, m); X may also be rows that ``encoder_`` has encoded."""
-        rows = self.encode(X)
-        return self._class_scores(self.committee_.score_checked(rows))
+        rows, committee = self._known_rows(X), self.committee_
+        if isinstance(rows, SparseRows):
+            return self._class_scores(np.concatenate([committee.score_checked(block) for _, block in rows.blocks()]))
+        return self._class_scores(committee.score_checked(rows))
+
+    def _known_rows(self, X: Any) -> FloatArray | SparseRows:
+        """Return rows as the model sees them when it predicts, (n, d)."""
+        check_is_fitted(self)
+        return X.X if isinstance(X, Encoded) else self._encode(X, "array", self.encoder_, known_only=True).X
 
     @abstractmethod
     def predict_from_scores(self, scores: FloatArray) -> NDArray[Any]:
@@ -370,7 +389,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _score_one(self, x: Row) -> FloatArray:
         """Return the raw score of one dict row, (1, m)."""
-        return self._class_scores(self.committee_.score_checked(self.encoder_.encode_one(x, known_only=True).X))
+        rows: Any = self.encoder_.encode_one(x, known_only=True).X
+        return self._class_scores(self.committee_.score_checked(rows))
 
     def _staged_scores(self, X: Any) -> Iterator[FloatArray]:
         """Return the raw scores after the first learner, the first two, and so on."""

@@ -22,6 +22,7 @@ from streamboost.estimators.base import Row, StreamEstimator
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.features.encoder import Encoder
 from streamboost.features.labels import Labels
+from streamboost.features.sparse_rows import SparseRows
 from streamboost.losses import Logistic, Loss, Softmax
 from streamboost.losses.links import Logit
 
@@ -71,7 +72,10 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn the rows in one pass; arguments as in :meth:`SGBRegressor.fit`.
 
-        The labels ``y``, of shape (n,), are strings, booleans or whole numbers.
+        The labels ``y``, of shape (n,), are strings, booleans or whole numbers. If those of the last tenth of the rows
+        are unlike the others, as after over-sampling, which appends copies, or in a table sorted by class, a warning
+        says so: shuffle such rows first. In a pipeline of imbalanced-learn the step after the sampler does it:
+        ``FunctionSampler(func=sklearn.utils.shuffle, validate=False)``.
         """
         classes = None if y is None else Labels().encode(_label_column(y))[1]
         return self._restart(X, y, sample_weight, classes=classes)
@@ -267,7 +271,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             )
         return committee
 
-    def _learn_classes(self, X: FloatArray, targets: Targets, weight: FloatArray) -> FloatArray:
+    def _learn_classes(self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray) -> FloatArray:
         y, labels, known = targets
         committee = self.committee_
         assert labels is not None
@@ -288,19 +292,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 scores[rows, :known] = self._class_scores(self._learn_codes(X[rows], y[rows], weight[rows]))
             if stop < len(X):
                 row = slice(stop, stop + 1)
+                x = np.asarray(X[row])
                 if known and committee.n_rows:  # before its class is known
-                    scores[row, :known] = self._class_scores(committee.score(X[row]))
+                    scores[row, :known] = self._class_scores(committee.score(x))
                 known += 1
                 self.labels_ = labels.first(known)
                 if committee.n_rows:
                     committee.events.append(Event(committee.n_rows, "new class", str(self.classes_[-1])))
-                self._make_room(X[row])
-                self._learn_codes(X[row], y[row], weight[row])
+                self._make_room(x)
+                self._learn_codes(x, y[row], weight[row])
                 stop += 1
             start = stop
         return scores
 
-    def _learn_codes(self, X: FloatArray, codes: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_codes(self, X: FloatArray | SparseRows, codes: FloatArray, weight: FloatArray) -> FloatArray:
         """Learn rows of known classes."""
         is_coded = type(self.committee_.loss) is Softmax
         return self._learn_rows(X, codes if is_coded else 2.0 * codes - 1.0, weight)

@@ -8,6 +8,7 @@ from streamboost._types import FloatArray
 from streamboost.boosting.committee import Committee
 from streamboost.features.encoder import Encoder
 from streamboost.features.labels import Labels
+from streamboost.features.sparse_rows import SparseRows
 
 
 class Targets(NamedTuple):
@@ -21,7 +22,7 @@ class Targets(NamedTuple):
 class Prepared(NamedTuple):
     """Rows that were checked and encoded, ready to be learned: what :meth:`StreamEstimator.prepare` returns."""
 
-    X: FloatArray  # (n, d)
+    X: FloatArray | SparseRows  # (n, d)
     targets: Targets
     weight: FloatArray  # (n,)
     committee: Committee  # that will learn them: the model's, or for first rows a new one

@@ -108,11 +108,14 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn the rows in one pass.
+        """Forget everything and learn the rows in one pass, in their order: the last ones count most.
+
+        Rows that are in no order of time are better shuffled first: ``X, y = sklearn.utils.shuffle(X, y)``.
 
         Parameters
         ----------
-        X : array, frame, Arrow table or list of dicts of shape (n, d)
+        X : array, sparse matrix, frame, Arrow table or reader, or list of dicts, of shape (n, d)
+            A sparse matrix is made dense a block of 64 MB at a time, and may have up to 4,096 columns.
         y : array of shape (n,) or (n, m)
         sample_weight : array of shape (n,), default=None
         """

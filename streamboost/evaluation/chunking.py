@@ -101,6 +101,8 @@ def split_targets(rows: Any, target: Target) -> LabelledRows | None:
         X, y = rows
         if _speaks_arrow(X) and not hasattr(X, "iloc"):
             X = pa.table(X)
+        elif hasattr(X, "tocsr"):  # of the sparse formats some cannot be sliced
+            X = X.tocsr()
         elif not hasattr(X, "shape") and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
             X = np.asarray(X)
         return LabelledRows(X, as_targets(y))

@@ -25,6 +25,7 @@ import pyarrow as pa
 from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.dates import PARTS, is_date_value, owners_of, places_of, seconds_of_texts, spread, width_of
+from streamboost.features.numeric_text import MANY_LEVELS, looks_numeric, warn_of_numeric_text
 from streamboost.features.reading import (
     Dates,
     Dialect,
@@ -39,6 +40,7 @@ from streamboost.features.reading import (
     read_date,
     read_value,
 )
+from streamboost.features.sparse_rows import SparseRows, is_sparse
 
 NAN, LARGEST = math.nan, sys.float_info.max
 PLAIN_NUMBERS = frozenset({float, int, bool, np.float64})
@@ -48,7 +50,7 @@ ARROW_NUMBERS = {pa.float64(), pa.float32(), pa.int64(), pa.int32(), pa.int16(),
 class Encoded(NamedTuple):
     """Rows as floats, and the encoder that knows them: the same object if nothing was new."""
 
-    X: FloatArray  # (n, width)
+    X: FloatArray | SparseRows  # (n, width)
     encoder: Encoder
 
 
@@ -173,8 +175,8 @@ class Encoder:
 
         Parameters
         ----------
-        X : array-like, frame, dict or list of dicts
-            The rows; a single dict is a single row.
+        X : array-like, sparse matrix, frame, dict or list of dicts
+            The rows; a single dict is a single row. Those of a sparse matrix come out as :class:`SparseRows`.
         dialect : {"array", "dict"}, default="array"
             How a frame's columns are matched, see :class:`Encoder`.
         known_only : bool, default=False
@@ -187,7 +189,10 @@ class Encoder:
             raise ValueError(f"dialect is {dialect!r}, expected 'array' or 'dict'. If unsure, leave it out.")
         if (plain := self._known_numbers(X)) is not None:
             return Encoded(plain, self)
-        rows, draft = read(X, dialect), _Draft(self, known_only=known_only)
+        draft = _Draft(self, known_only=known_only)
+        if is_sparse(X):  # before dicts: one sparse format is a dict too
+            return self._encode_sparse(SparseRows(X, copy=not known_only), draft, owner)
+        rows = read(X, dialect)
         encoded = draft.fill(rows, self._match(rows, draft, owner))
         if (infinite := np.isinf(encoded)).any():
             i, j = np.argwhere(infinite)[0]
@@ -198,7 +203,7 @@ class Encoder:
     def encode_one(self, x: Mapping[Any, object], *, known_only: bool = False) -> Encoded:
         """Encode a single dict row, quickly, without changing the encoder.
 
-        An empty dict is a row with everything missing: of width 0 as long as no column is known.
+        An empty dict is a row with everything missing: one missing value as long as no column is known.
         """
         if not hasattr(x, "items"):
             raise TypeError(f"x is {brief(x)}, expected a dict of one row. For many rows use encode.")
@@ -215,7 +220,7 @@ class Encoder:
                     return Encoded(np.array([values], dtype=np.float64), self)  # (1, d)
             except (KeyError, TypeError, OverflowError):
                 pass
-        row: list[float] = [NAN] * self.n_features
+        row: list[float] = [NAN] * (self.n_features or 1)
         rest = []
         for name, value in x.items():
             if (j := index.numbers.get(name)) is not None:
@@ -298,12 +303,39 @@ class Encoder:
         grown = draft.grown()
         return Encoded(spread(np.array([row], dtype=np.float64), grown.dates), grown)  # (1, width)
 
+    def _encode_sparse(self, X: SparseRows, draft: _Draft, owner: str) -> Encoded:
+        """Check sparse rows without making all of them dense at once; they stay sparse."""
+        n, d = X.shape
+        rows = Rows(n, range(d), np.empty((0, d)), named=False)
+        places = [place for place in self._match(rows, draft, owner) if place is not None]
+        if places != list(range(d)):  # whole numbers for names, in another order
+            X = X.reordered(np.argsort(places))
+        if (found := X.infinite) is not None:
+            row, j, value = found
+            raise _infinite(draft.name(j), value, row)
+        for where, block in X.blocks():
+            for j in [j for j in range(d) if draft.kind(j) != "number"]:
+                draft.numbers(j, block[:, j], first_row=where.start)
+        if self.dates:  # of which none is here: a number would have been refused
+            return Encoded(spread(np.asarray(X), self.dates), draft.grown())
+        return Encoded(X, draft.grown())
+
     @property
     def _is_unnamed(self) -> bool:
         return self.names is None and self.n_features > 0
 
+    def _expected(self) -> str:
+        """Name the columns known so far, for error messages."""
+        if self.names is None:
+            return f"the {self.n_features} columns it learned from" if self.n_features else ""
+        shown = ", ".join(map(repr, self.names[:10])) + (", ..." if self.n_features > 10 else "")
+        return f"the {self.n_features} columns it learned from: {shown}"
+
     def _match(self, rows: Rows, draft: _Draft, owner: str) -> list[int | None]:
         """Say where in the encoded rows each column goes; None for a column left out."""
+        if not rows.names and not rows.by_name:
+            found = f"Found array with 0 feature(s) (shape=({rows.n_rows}, 0)) while a minimum of 1 is required"
+            raise ValueError(f"{found}. Pass {self._expected() or 'at least one column'}.")
         if rows.by_name or (rows.named and self.new_columns == "grow" and not self._is_unnamed):
             places = [draft.place(name) for name in rows.names]
             draft.since = dict(zip(places, rows.since, strict=False))
@@ -317,8 +349,8 @@ class Encoder:
             draft.n_features = width
         elif width != self.n_features:
             raise ValueError(
-                f"X has {width} features, but {owner} is expecting {self.n_features} features as input. "
-                "Pass the columns it learned from; only named columns may come and go, with new_columns='grow'."
+                f"X has {width} features, but {owner} is expecting {self.n_features} features as input. Pass "
+                f"{self._expected() or 'dict rows'}; only named columns may come and go, with new_columns='grow'."
             )
         if rows.named:
             draft.names = list(rows.names)
@@ -339,6 +371,7 @@ class _Draft:
         self.levels: dict[int, dict[str, int]] = {}
         self.since: dict[int | None, int] = {}  # the row that brings a column, if not the first
         self.dated: dict[int, int] = {}  # the row that first has a date in a column
+        self.numeric_texts: list[Hashable] = []
 
     def place(self, name: Hashable) -> int | None:
         """Find the column called ``name``, or make room for it; None if it is to be left out."""
@@ -382,7 +415,7 @@ class _Draft:
                 for j, column in enumerate(encoded.T):
                     self.numbers(j, column)
             return encoded
-        encoded = np.full((rows.n_rows, self.n_features), NAN)
+        encoded = np.full((rows.n_rows, self.n_features or 1), NAN)
         for i, place in enumerate(places):
             if place is not None:
                 encoded[:, place] = self.column(place, columns[:, i] if isinstance(columns, np.ndarray) else columns[i])
@@ -404,13 +437,13 @@ class _Draft:
             raise no_date(self.name(j), texts.levels[code], int((texts.codes == code).argmax()))
         return np.append(seconds, NAN)[texts.codes]  # the last entry, NaN, answers for code -1
 
-    def numbers(self, j: int, column: FloatArray, kind: Kind = "number") -> FloatArray:
+    def numbers(self, j: int, column: FloatArray, kind: Kind = "number", first_row: int = 0) -> FloatArray:
         if self.kind(j) != kind:
             for part in (column[:1], column):  # mostly the first row tells
                 present = ~np.isnan(part)
                 if present.any():
                     row = int(present.argmax())
-                    self.claim(j, kind, float(column[row]), row)
+                    self.claim(j, kind, float(column[row]), first_row + row)
                     break
         return column
 
@@ -423,6 +456,8 @@ class _Draft:
             fresh = [level for level in texts.levels if level not in known]
             self.levels[j] = dict(zip(fresh, range(len(known), bound), strict=False))  # as long as there is room
             codes.update(self.levels[j])
+            if len(known) < MANY_LEVELS <= len(codes) and not texts.is_categorical and looks_numeric(codes):
+                self.numeric_texts.append(self.name(j))
         others = NAN if len(codes) < bound else bound
         table = np.array([*(codes.get(level, others) for level in texts.levels), NAN])
         return table[texts.codes]  # the last entry, NaN, answers for code -1
@@ -435,6 +470,8 @@ class _Draft:
         levels = {j: new for j, new in self.levels.items() if new}
         if self.known_only or not (added or renamed or self.kinds or levels):
             return encoder
+        if self.numeric_texts and not any(map(looks_numeric, encoder.categories.values())):  # once, of the first
+            warn_of_numeric_text(self.numeric_texts)
         grown = copy.copy(encoder)  # without the index
         grown.n_features = self.n_features
         if self.added:

@@ -1,10 +1,11 @@
 """One chunk of rows of any kind, read into columns; nothing here knows of earlier rows.
 
-In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream) and dicts; out
-flow :class:`Rows`: the names of the columns, and each column as floats, as :class:`Distinct` if it is text, or as
-:class:`Dates`. NaN, ``None``, ``NA`` and an absent key all become NaN; times become seconds, dates those since 1970.
-What is neither number, text nor time is refused. Frames are read a column at a time: Python looks at distinct texts,
-and at rows only where a column holds Python's objects that are neither numbers nor text, nor times of one type.
+In flow NumPy arrays, lists, frames (pandas, polars, pyarrow: anything that speaks Arrow's C stream), structured arrays
+and dicts; out flow :class:`Rows`: the names of the columns, and each column as floats, as :class:`Distinct` if it is
+text, or as :class:`Dates`. NaN, ``None``, ``NA`` and an absent key all become NaN; times become seconds, dates those
+since 1970. What is neither number, text nor time is refused. Frames are read a column at a time: Python looks at
+distinct texts, and at rows only where a column holds Python's objects that are neither numbers nor text, nor times of
+one type.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Distinct(NamedTuple):
 
     codes: IntArray  # (n,), positions in levels; -1 where missing
     levels: list[Any]  # in order of first appearance; of a column of text all are strings
+    is_categorical: bool = False  # whether the container calls them categories
 
 
 class Dates(NamedTuple):
@@ -78,10 +80,6 @@ class Rows(NamedTuple):
 
 def read(X: Any, dialect: Dialect) -> Rows:
     """Read a chunk of rows of any kind; a single dict is a single row."""
-    if hasattr(X, "tocsr"):  # before dicts: one sparse format is a dict too
-        raise TypeError(
-            f"X is a sparse {type(X).__name__}, expected dense rows: sparse data is not supported. Pass X.toarray()."
-        )
     if isinstance(X, Mapping):
         return _read_dicts([X])
     if isinstance(X, (list, tuple)) and (isinstance(X[0], Mapping) if X else dialect == "dict"):
@@ -89,8 +87,12 @@ def read(X: Any, dialect: Dialect) -> Rows:
     pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
     if pandas is not None and isinstance(X, pandas.DataFrame):
         return _read_pandas(X, dialect)
-    if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
+    is_array = isinstance(getattr(X, "dtype", None), np.dtype)  # even if it speaks Arrow too, as those of xarray do
+    if not is_array and (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")):
         return _read_table(X, dialect)
+    if is_array and X.dtype.names and X.ndim == 1:
+        names = list(X.dtype.names)
+        return _arrange(len(X), names, [partial(_read_field, X, name) for name in names], dialect)
     return _read_array(X)
 
 
@@ -113,8 +115,6 @@ def in_order(names: Iterable[Hashable]) -> list[Hashable]:
 
 def _arrange(n_rows: int, names: list[Hashable], columns: Sequence[_Reader] | FloatArray, dialect: Dialect) -> Rows:
     """The columns of a frame, as its dialect names and orders them."""
-    if not names and dialect == "array":
-        raise _no_columns(n_rows)
     types = sorted({type(name).__qualname__ for name in names})
     if dialect == "array" and "str" in types and len(types) > 1:
         raise TypeError(
@@ -149,15 +149,19 @@ def _read_series(series: Any, name: Hashable, *, is_date: bool | None = None) ->
     if hasattr(series.dtype, "categories"):
         return _as_text(distinct_categories(series))
     if isinstance(series.dtype, np.dtype):
-        values = series.to_numpy()
-        if values.dtype == object:
-            return _read_objects(values.tolist(), name, is_date=is_date)
-        return Dates(seconds_of(values)) if values.dtype.kind == "M" else _floats(values, f"column {name!r}")
+        return _read_values(series.to_numpy(), name, is_date=is_date)
     try:
         column = pa.array(series, from_pandas=True)
     except pa.ArrowException:  # some extension dtypes, such as Sparse, know nothing of Arrow
         return _read_objects(series.tolist(), name, is_date=is_date)
     return _read_arrow(column, name)
+
+
+def _read_values(values: NDArray[Any], name: Hashable, *, is_date: bool | None = None) -> _Column:
+    """Read a column that is a NumPy array, (n,)."""
+    if values.dtype.kind in "OUT":
+        return _read_objects(values.tolist(), name, is_date=is_date)
+    return Dates(seconds_of(values)) if values.dtype.kind == "M" else _floats(values, f"column {name!r}")
 
 
 def _read_table(X: Any, dialect: Dialect) -> Rows:
@@ -212,7 +216,8 @@ def is_text(kind: Any) -> bool:
 
 def distinct(column: Any) -> Distinct:
     """The distinct values of an Arrow array, chunked or not, dictionary-encoded or not."""
-    if pa.types.is_dictionary(column.type):  # which may hold levels that do not occur, and NaN for a missing one
+    is_categorical = pa.types.is_dictionary(column.type)
+    if is_categorical:  # which may hold levels that do not occur, and NaN for a missing one
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         values = [_wide(chunk.dictionary).take(chunk.indices) for chunk in chunks]
         column = pa.chunked_array(values, None if values else pa.null())
@@ -221,7 +226,7 @@ def distinct(column: Any) -> Distinct:
     encoded = _wide(column).dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    return Distinct(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
+    return Distinct(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist(), is_categorical)
 
 
 def _wide(column: Any) -> Any:
@@ -232,7 +237,7 @@ def _wide(column: Any) -> Any:
 def distinct_categories(series: Any) -> Distinct:
     """The distinct values of a pandas series of dtype category."""
     codes, levels = series.factorize()
-    return Distinct(codes, levels.tolist())
+    return Distinct(codes, levels.tolist(), is_categorical=True)
 
 
 def _as_text(found: Distinct) -> Distinct:
@@ -241,7 +246,7 @@ def _as_text(found: Distinct) -> Distinct:
         return found
     places: dict[str, int] = {}
     table = [places.setdefault(str(level), len(places)) for level in found.levels]
-    return Distinct(np.array([*table, -1])[found.codes], list(places))
+    return Distinct(np.array([*table, -1])[found.codes], list(places), found.is_categorical)
 
 
 def _read_array(X: Any) -> Rows:
@@ -249,8 +254,6 @@ def _read_array(X: Any) -> Rows:
     if array.ndim != 2:
         raise _not_two_dimensional(X, array.ndim)
     n, d = array.shape
-    if d == 0:
-        raise _no_columns(n)
     if array.dtype.kind in "OUT":
         readers = [partial(_read_objects, array[:, j].tolist(), j) for j in range(d)]
         return Rows(n, range(d), readers, named=False)
@@ -261,6 +264,14 @@ def _read_array(X: Any) -> Rows:
 
 def _read_times(times: NDArray[Any], *, is_date: bool | None = None) -> Dates:
     return Dates(seconds_of(times))
+
+
+def _read_field(X: NDArray[Any], name: str, *, is_date: bool | None = None) -> _Column:
+    """Read a column of a structured array."""
+    values = _as_array(X[name])
+    if values.ndim > 1:
+        raise TypeError(f"column {name!r} holds arrays, expected one value a row. Spread it over columns.")
+    return _read_values(values, name, is_date=is_date)
 
 
 def _as_array(X: Any) -> NDArray[Any]:
@@ -402,13 +413,6 @@ def no_date(name: Hashable, value: object, row: int | None) -> ValueError:
 
 def _complex(what: str) -> ValueError:
     return ValueError(f"Complex data not supported: {what}. Pass its real and imaginary parts as columns.")
-
-
-def _no_columns(n_rows: int) -> ValueError:
-    return ValueError(
-        f"Found array with 0 feature(s) (shape=({n_rows}, 0)) while a minimum of 1 is required. "
-        "Pass at least one column."
-    )
 
 
 def _not_two_dimensional(X: Any, ndim: int) -> Exception:

@@ -19,6 +19,7 @@ from sklearn.model_selection import cross_val_predict
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.descents import AdaGrad, FrankWolfe, GradientDescent, Nesterov, ResidualProjection
+from streamboost.estimators.parameters import ELSEWHERE
 from streamboost.losses import Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
 
@@ -223,6 +224,24 @@ def test_a_margin_loss_has_room_for_the_classes_it_was_told_of(labelled):
 
 
 # Parameters
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("n_estimator", "n_estimators"), ("n_trees", "n_estimators"), ("eta", "learning_rate")]
+)
+def test_an_unknown_parameter_is_refused_with_the_one_that_was_meant(given, meant):
+    for Model in (SGBRegressor, SGBClassifier):
+        with pytest.raises(TypeError, match=f"^{Model.__name__} has no parameter '{given}'. Did you mean '{meant}'"):
+            Model(**{given: 5})
+    with pytest.raises(TypeError, match=r"SGBRegressor has no parameter 'zzz'\. There are loss, n_estimators, "):
+        SGBRegressor(zzz=1)
+    with pytest.raises(TypeError, match="SGBRegressor takes its loss alone without a name"):
+        SGBRegressor("auto", 5)
+
+
+def test_names_of_other_libraries_lead_to_parameters_that_there_are():
+    assert set(ELSEWHERE.values()) <= set(SGBRegressor().get_params())
+    assert not set(ELSEWHERE) & set(SGBRegressor().get_params())
 
 
 @pytest.mark.parametrize(
@@ -473,14 +492,39 @@ def test_predicting_before_learning_is_an_error_in_scikit_learns_dialect():
             model.predict([[1.0]])
 
 
-def test_a_first_row_without_columns_is_refused_and_a_later_one_is_all_missing():
-    model = SGBRegressor(**SMALL)
-    with pytest.raises(ValueError, match="x is empty"):
-        model.learn_one({}, 1.0)
-    assert not hasattr(model, "booster_")
-    model.learn_one({"a": 1.0}, 1.0)
-    model.learn_one({}, 1.0)
-    assert np.isfinite(model.predict_one({}))
+@pytest.mark.parametrize("Model", [SGBRegressor, SGBClassifier])
+def test_rows_before_the_first_column_are_learned_as_rows_with_everything_missing(Model, rows):
+    X, y = rows
+    y = np.round(y / 4) + 0.0  # no -0.0
+    dicts = [{} for _ in range(40)] + [{"a": x[0]} | ({"b": f"{x[1]:.0f}"} if t % 3 else {}) for t, x in enumerate(X)]
+    targets = np.concatenate([y[:40], y])
+    by_row, at_once, wide = (Model(**SMALL, random_state=0) for _ in range(3))
+    for x, target in zip(dicts, targets, strict=True):
+        by_row.learn_one(x, target)
+    at_once.learn(dicts, targets)
+    wide.learn_one({"a": None, "b": None}, targets[0])  # the columns are known, and have no value yet
+    wide.learn(dicts[1:], targets[1:])
+    assert same_state(by_row.encoder_, at_once.encoder_)
+    assert by_row.events_ == at_once.events_
+    for other in (at_once, wide):
+        np.testing.assert_array_equal(by_row.raw_scores(dicts), other.raw_scores(dicts))
+    assert by_row.predict_one({}) == wide.predict_one({})
+
+
+def test_without_any_column_the_mean_is_learned(tmp_path):
+    model, labels = SGBRegressor(random_state=0), SGBClassifier(random_state=0)
+    for t in range(200):
+        model.learn_one({}, 5.0 + (-1) ** t)
+        labels.learn_one({}, "rare" if t % 10 == 0 else "common")
+    assert model.predict_one({}) == pytest.approx(5.0, abs=0.2)
+    assert labels.predict_proba_one({})["rare"] == pytest.approx(0.1, abs=0.05)
+    assert model.predict_one({"new": 3.0}) == model.predict_one({}) == model.predict([{}])[0]
+    model.save(tmp_path / "model")
+    loaded = streamboost.load(tmp_path / "model")
+    for each in (model, loaded):
+        each.learn(np.ones((3, 2)), [1.0, 2.0, 3.0])  # columns may come as an array, too
+    assert same_state(model, loaded)
+    assert model.n_features_in_ == 2
 
 
 def test_a_bad_dict_row_changes_nothing(labelled):

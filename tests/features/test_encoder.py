@@ -19,7 +19,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -75,7 +74,7 @@ def naive(rows, max_categories=1024):
             return value.hour * 3600 + value.minute * 60 + value.second
         return float(value)
 
-    return np.array([[number(name, row.get(name)) for name in names] for row in rows]).reshape(len(rows), len(names))
+    return np.array([[number(name, row.get(name)) for name in names] or [NAN] for row in rows])
 
 
 # ---------------------------------------------------------------- one content, many containers
@@ -169,7 +168,7 @@ def test_rechunking_dict_rows_changes_neither_codes_nor_state(rows, cuts, bound)
     whole = expected.encoder
     assert_array_equal(expected.X, naive(rows, bound))
 
-    width = whole.n_features
+    width = expected.X.shape[1]
     ends = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     pieces = []
     for start, end in pairwise(ends):
@@ -350,6 +349,27 @@ def test_object_arrays_are_read_column_by_column():
     assert_array_equal(Encoder().encode(X).X, [[1, 0, NAN], [NAN, NAN, 1], [2.5, 0, 0.5]])
 
 
+def test_the_fields_of_a_structured_array_are_named_columns():
+    fields = [("size", "i4"), ("city", "U4"), ("day", "M8[D]"), ("note", object)]
+    rows = np.array([(1, "Graz", "1970-01-02", None), (2, "Bonn", "NaT", 3.5)], dtype=fields)
+    frame = pd.DataFrame({"size": [1, 2], "city": ["Graz", "Bonn"], "day": [86400.0, NAN], "note": [NAN, 3.5]})
+    for array in (rows, rows.view(np.recarray)):
+        assert_array_equal(Encoder().encode(array).X, Encoder().encode(frame).X)
+        assert taught(array).names == ["size", "city", "day", "note"]
+    masked = np.ma.array(rows[["size"]], mask=[(True,), (False,)])
+    assert_array_equal(Encoder().encode(masked).X, [[NAN], [2]])
+    with pytest.raises(TypeError, match=r"column 'xy' holds arrays, expected one value a row. Spread"):
+        Encoder().encode(np.zeros(3, dtype=[("xy", "f8", (2,))]))
+
+
+def test_an_array_that_speaks_arrow_too_is_an_array():
+    class LongForm(np.ndarray):  # as xarray's arrays do: every cell a row, beside its coordinates
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.table({"values": self.ravel()}).__arrow_c_stream__(requested_schema)
+
+    assert_array_equal(Encoder().encode(np.eye(3).view(LongForm)).X, np.eye(3))
+
+
 def test_masked_values_are_missing():
     mask = [[False, True], [True, False]]
     for values, expected in (
@@ -388,6 +408,8 @@ def test_no_columns_are_refused_in_scikit_learns_words(rows):
         check_array(np.empty((3, 0)))
     with pytest.raises(ValueError, match=words):
         Encoder().encode(rows)
+    with pytest.raises(ValueError, match=words + " Pass the 2 columns it learned from: 'a', 'b'"):
+        taught(named("a", "b")).encode(rows)
 
 
 def test_zero_rows_tell_the_columns_and_nothing_of_their_kinds():
@@ -413,12 +435,6 @@ def test_complex_data_is_refused_in_scikit_learns_words():
             Encoder().encode(rows)
     with pytest.raises(ValueError, match="column 'b' is complex"):
         Encoder().encode(pd.DataFrame({"a": [1.0], "b": [1j]}))
-
-
-@pytest.mark.parametrize("sparse", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.dok_array])
-def test_sparse_matrices_are_refused_with_the_way_out(sparse):
-    with pytest.raises(TypeError, match=r"sparse .*dense.*Pass X\.toarray\(\)"):
-        Encoder().encode(sparse(np.eye(2)))
 
 
 def test_things_that_are_no_rows_are_refused_with_what_is_expected():
@@ -919,6 +935,8 @@ def test_another_width_is_refused_in_scikit_learns_words(known_only):
         for dialect in ("array", "dict"):
             with pytest.raises(ValueError, match="X has 3 features, but Fitted is expecting 5 features as input"):
                 encoder.encode(np.zeros((1, 3)), owner="Fitted", known_only=known_only, dialect=dialect)
+    with pytest.raises(ValueError, match="Pass the 5 columns it learned from: 'a', 'b', 'c', 'd', 'e'; only named"):
+        taught(named(*"abcde")).encode(np.zeros((1, 3)), known_only=known_only)
 
 
 def test_a_bare_array_after_a_frame_is_taken_in_order():
@@ -995,13 +1013,14 @@ def test_new_columns_are_left_out_when_predicting_even_if_they_could_not_be_read
 
 
 def test_before_the_first_rows_predicting_knows_no_columns():
-    assert Encoder().encode_one({"a": 1.0}, known_only=True).X.shape == (1, 0)
-    assert Encoder().encode(named("a"), dialect="dict", known_only=True).X.shape == (1, 0)
+    assert_array_equal(Encoder().encode_one({"a": 1.0}, known_only=True).X, [[NAN]])
+    assert_array_equal(Encoder().encode(named("a"), dialect="dict", known_only=True).X, [[NAN]])
 
 
 def test_an_empty_dict_is_a_row_with_everything_missing():
     encoder = Encoder()
-    assert encoder.encode_one({}).X.shape == (1, 0)
+    assert_array_equal(encoder.encode_one({}).X, [[NAN]])
+    assert_array_equal(encoder.encode([{}, {}]).X, [[NAN], [NAN]])
     n_before, encoder = encoder.n_features, encoder.encode_one({}).encoder
     assert encoder.n_features == n_before + 0
     encoder = encoder.encode([{}, {"a": 1.0}, {}]).encoder

@@ -47,6 +47,25 @@ def as_rows(columns):
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+def as_reader(columns):
+    """A reader of record batches: whoever looks at it twice finds it empty."""
+    table = pa.table(columns)
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=100))
+
+
+class Relation:
+    """Speaks Arrow's stream, and has the attributes of a frame, as DuckDB's relations do; can be read once."""
+
+    def __init__(self, columns):
+        self.reader, self.columns, self.shape = as_reader(columns), list(columns), (500, len(columns))
+
+    def __len__(self):
+        return 500
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.reader.__arrow_c_stream__(requested_schema)
+
+
 TABLES = {
     "dicts": as_rows,
     "pandas": pd.DataFrame,
@@ -59,6 +78,8 @@ TABLES = {
     "polars": pl.DataFrame,
     "polars category": lambda columns: pl.DataFrame(columns).with_columns(pl.col("city").cast(pl.Categorical)),
     "arrow": pa.table,
+    "arrow reader": as_reader,
+    "relation": Relation,
     "arrow dictionary": lambda columns: pa.table(columns | {"city": pa.array(columns["city"]).dictionary_encode()}),
     "arrow nanoseconds": lambda columns: pa.table(
         columns | {"day": pa.array(columns["day"], pa.timestamp("ns", "UTC"))}
