@@ -21,6 +21,9 @@ PARTS = ("hour", "weekday", "day of month", "day of year")  # after the seconds 
 DAY = 86400.0  # seconds
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 FARTHEST = 1e14  # seconds from 1970, some three million years: beyond there is no calendar
+HOUR, MINUTE = r"([01]\d|2[0-3])", r"[0-5]\d"
+CLOCK = rf"{HOUR}(:{MINUTE}(:{MINUTE}(\.\d{{1,9}})?)?)?(Z|[+-]{HOUR}(:?{MINUTE})?)?"
+DATE = rf"^\s*\d{{4}}-(0\d|1[0-2])-([0-2]\d|3[01])([T ]{CLOCK})?\s*$"  # how one looks; not all that do are one
 ZONE = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$"
 WAYS = "2024-05-01, 2024-05-01T13:30:00 or 2024-05-01 13:30:00.5+02:00"  # in which a date is written
 

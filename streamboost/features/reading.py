@@ -11,6 +11,7 @@ one type.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,13 +31,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.features.dates import WAYS, is_date_value, seconds_of, seconds_of_texts
+from streamboost.features.dates import DATE, WAYS, is_date_value, seconds_of, seconds_of_texts
 
 Dialect: TypeAlias = Literal["array", "dict"]
 Kind: TypeAlias = Literal["number", "category", "date"]
 
 NAN = math.nan
 EPOCH = datetime(1970, 1, 1)
+MICROSECONDS = re.compile(DATE.replace("{1,9}", "{1,6}"), re.ASCII)  # dates that Python can hold
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 NUMBERS = {float, int, bool, Decimal, np.float64, np.float32, np.int64, np.int32, np.bool_}
 PANDAS_MISSING = {"NAType", "NaTType"}  # NA and NaT, without importing pandas
@@ -370,6 +372,9 @@ def read_date(value: float | str, name: Hashable, row: int | None = None) -> flo
     """What :func:`read_value` gives of a column of dates, in seconds since 1970; text is one of them, written."""
     if not isinstance(value, str):
         return value
+    if MICROSECONDS.match(value):
+        with suppress(ValueError):  # no day of the calendar
+            return _seconds_of(datetime.fromisoformat(value.strip()))
     seconds = float(seconds_of_texts([value])[0])
     if seconds != seconds:
         raise no_date(name, value, row)

@@ -7,11 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamboost.features.dates import ZONE
+from streamboost.features.dates import DATE, ZONE
 
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-CLOCK = r"([01]\d|2[0-3])(:[0-5]\d){0,2}(\.\d{1,9})?(Z|[+-]\d\d(:?\d\d)?)?"
-DATE = rf"^\s*\d{{4}}-(0\d|1[0-2])-([0-2]\d|3[01])([T ]{CLOCK})?\s*$"
 NANOSECONDS = ("1678", "2261")  # the years that can be told to the nanosecond
 SLIPS = 0.01  # of a column's first values: so many that are no numbers, or dates, make bad rows, not a column of text
 

@@ -1,6 +1,7 @@
 """Dates as numbers, against the calendar of the standard library; one by one as in a chunk, and in every container."""
 
 import copy
+import itertools
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
@@ -58,6 +59,33 @@ def test_a_written_date_is_the_date(moment, digits, between, zone):
     assert_array_equal(encoder.encode_one({"at": text}).X, expected)
     for frame in ([{"at": text}, {"at": None}], pd.DataFrame({"at": [text, None]}), pa.table({"at": [text, None]})):
         assert_array_equal(encoder.encode(frame).X, [expected[0], [NAN] * 5])
+
+
+def test_one_written_date_is_read_as_many_are():
+    """Python reads one, Arrow many: they agree on what is a date, and to the last bit on which."""
+    days = [
+        "2024-02-29",
+        "2023-02-29",
+        "0001-01-01",
+        "0000-01-01",
+        "9999-12-31",
+        "1969-12-31",
+        "2024-00-10",
+        "20240510",
+    ]
+    clocks = ["", "T10", " 10:30", "T10:30:59", " 23:59:60", "T24:00", "T1030", "t10:30"]
+    rest = itertools.product(["", ".5", ".123456", ".1234567"], ["", "Z", "+02", "-0530", "+23:59", "+25:00", "+02:75"])
+    texts = ["".join((day, clock, *parts)) for (*parts,) in rest for day in days for clock in clocks]
+    encoder = Encoder().encode([{"at": date(2024, 5, 1)}]).encoder
+    n_dates = 0
+    for text, seconds in zip(texts, seconds_of_texts(texts), strict=True):
+        if np.isnan(seconds):
+            with pytest.raises(ValueError, match="but it held dates so far"):
+                encoder.encode_one({"at": text})
+        else:
+            assert encoder.encode_one({"at": text}).X[0, 0] == seconds
+            n_dates += 1
+    assert n_dates > 100
 
 
 def test_all_digits_of_a_nanosecond_and_years_far_away_count():
