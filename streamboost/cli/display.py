@@ -65,6 +65,7 @@ class Screen:
         self.console, self.source, self.run = console, source, run
         self.bar: Progress | None = None
         self.last_line = time.monotonic()
+        self.told: set[str] = set()  # metrics that do not apply
 
     def __enter__(self) -> Self:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -93,6 +94,10 @@ class Screen:
 
     def see(self, report: Report) -> None:
         """Show a report."""
+        for metric in self.run.book.running if self.run.book and self.run.options.metrics else ():  # those asked for
+            if metric.inapplicable and metric.name not in self.told:
+                self.told.add(metric.name)
+                self.console.print(metric.inapplicable, style="yellow")
         for event in report.events:
             self.console.print(f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan")
         if self.bar is not None:
@@ -150,7 +155,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
 
 def print_metrics(console: Console, title: str, metrics: dict[str, Any]) -> None:
     """Print metrics over all rows and over the latest."""
-    rows = [(name, number(values["running"]), number(values["windowed"])) for name, values in metrics.items()]
+    found = {name: (values["running"], values["windowed"]) for name, values in metrics.items()}
+    rows = [(name, *map(number, pair)) for name, pair in found.items() if pair != (None, None)]
     print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
 
 

@@ -24,6 +24,8 @@ from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.adapters import task_of
+from streamboost.evaluation.metric_base import Metric
+from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.features.reading import Kind
@@ -131,6 +133,13 @@ def choose_task(task: str, before: Any, start: Any, table: Any, target: str, con
     kind, reason = label_kind(table[target])
     console.print(f"Task: {kind} ({reason}; --task says otherwise).")
     return kind
+
+
+def check_applicable(kinds: Sequence[type[Metric[Any]]], table: Any, target: str) -> None:
+    """Refuse metrics that have no meaning for as many classes as the first targets have."""
+    n = 0 if table is None else len(table[target].drop_null().unique())
+    if AUC in kinds and n > 2:
+        raise UsageError(f"--metric is auc, which is for two classes, but {target!r} has {n}. Use log_loss or kappa.")
 
 
 def check_parameters(

@@ -41,7 +41,7 @@ def observe(
     rows : int
         Rows learned, counted as the rows of ``events`` are: from the model's very first.
     running, windowed : dict
-        Metrics by name, over all rows and over the latest.
+        Metrics by name, over all rows and over the latest; one that is a number in neither is left out.
     rows_per_second : float or None
     latency_ms : dict, optional
         ``{"p50": ..., "p99": ...}`` of predictions; None by default.
@@ -82,6 +82,7 @@ def observe(
         "metrics": {
             str(name): {"running": finite(value), "windowed": finite(windowed.get(name))}
             for name, value in running.items()
+            if finite(value) is not None or finite(windowed.get(name)) is not None
         },
         "rows_per_second": finite(rows_per_second),
         "latency_ms": None if latency_ms is None else {key: finite(latency_ms.get(key)) for key in ("p50", "p99")},

@@ -70,6 +70,11 @@ class Metric(ABC, Generic[Summary]):
             summary = None if rows is None else self._summarise(rows[weight > 0], weight[weight > 0])
         return NAN if summary is None else self._score(summary)
 
+    @property
+    def inapplicable(self) -> str:
+        """Return why the metric has no meaning for these targets, and never will; empty if it has, or may have."""
+        return ""
+
     def __repr__(self) -> str:
         window = "" if self.ring is None else f"window={len(self.ring.weight)}"
         return f"{type(self).__name__}({window})"

@@ -250,6 +250,12 @@ class AUC(Metric[Counts]):
         self.codes: dict[Any, int] = {}  # of the classes met; 0 is the one whose probability is looked at
 
     @property
+    def inapplicable(self) -> str:
+        """Return what to say once there are more than two classes."""
+        n = len(self.codes)
+        return f"auc is for two classes, and there are {n}: it is not shown. Use log_loss or kappa." if n > 2 else ""
+
+    @property
     def error_bound(self) -> float:
         """Return how far the value can be off: half the share of pairs in one bin; 0 with a window."""
         if self.summary is None:

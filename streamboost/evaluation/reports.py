@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ class Report:
     rows : int
         Rows so far whose label has come.
     running, windowed : dict
-        Metrics by name: over all these rows, and over the latest ``window`` of them.
+        Metrics by name: over all these rows, and over the latest ``window`` of them; NaN where one has no meaning.
     window : int
     seconds : float
         Time spent predicting and learning so far; waiting for rows, keeping score and compiling do not count.
@@ -49,11 +50,12 @@ class Report:
     rows_before: int = 0
 
     def __str__(self) -> str:
-        scores = (
-            f"{name} {value:.4g} (latest {self.window:,}: {self.windowed[name]:.4g})"
+        scores = [
+            f"{name} {value:.4g} (latest {self.window:,}: {f'{self.windowed[name]:.4g}'.replace('nan', '-')})"
             for name, value in self.running.items()
-        )
-        return f"{self.rows:,} rows: {', '.join(scores)}, {self.rows_per_second:,.0f} rows/s"
+            if not math.isnan(value)  # of a metric that has no meaning here, or none yet
+        ]
+        return f"{self.rows:,} rows: {', '.join([*scores, f'{self.rows_per_second:,.0f} rows/s'])}"
 
 
 class History(list[Report]):

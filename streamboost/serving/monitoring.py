@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -146,7 +147,8 @@ class Monitoring:
             if isinstance(value, dict):
                 family = GaugeMetricFamily(f"streamboost_{name}", told, labels=["metric"])
                 for metric, number in value.items():
-                    family.add_metric([metric], number)
+                    if not math.isnan(number):  # one that has no meaning, or none yet
+                        family.add_metric([metric], number)
                 yield family
             else:
                 yield GaugeMetricFamily(f"streamboost_{name}", told, value=value)

@@ -302,7 +302,7 @@ class Told:
 def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
     console = terminal()
     console._force_terminal = True
-    run = SimpleNamespace(position=None, bad=SimpleNamespace(n=0))
+    run = SimpleNamespace(position=None, bad=SimpleNamespace(n=0), book=None)
     with Screen(console, MemorySource({"x": [1.0]}), run) as screen:
         screen.see(Told())
     shown = capsys.readouterr().out
@@ -324,6 +324,48 @@ def test_a_run_that_begins_with_a_model_has_its_task(rows, tmp_path, capsys):
     assert code == 2
     assert "the model of --start-from is one for regression" in error
     assert not (tmp_path / "m").exists()
+
+
+@pytest.fixture
+def classes(tmp_path):
+    """A file of 1,200 rows of which the first 1,000, as many as are read at a time, have two classes, then three."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1200)
+    y = np.where(x > 0.5, "up", "down").astype(object)
+    y[1000:][x[1000:] < -0.5] = "same"
+    pq.write_table(pa.table({"x": x, "y": y.tolist()}), tmp_path / "classes.parquet")
+    pq.write_table(pa.table({"x": x[:300], "y": y[:300].tolist()}), tmp_path / "two.parquet")
+    return ["run", str(tmp_path / "classes.parquet"), "--target", "y", "--every", "200", *SMALL]
+
+
+def test_a_metric_that_does_not_apply_is_not_shown_and_null_for_programs(classes, tmp_path, capsys):
+    report, model = tmp_path / "page.html", tmp_path / "m"
+    assert main([*classes, "--report", str(report), "--model", str(model)]) == 0
+    out = capsys.readouterr().out
+    assert "log_loss" in out
+    assert "auc" not in out
+    history = json.loads(report.read_text().partition('id="history">')[2].partition("</script>")[0])
+    assert "auc" not in history["observations"][-1]["metrics"]
+    assert "auc" in history["observations"][0]["metrics"]  # while there were two classes
+    assert main(["inspect", str(model)]) == 0
+    assert "auc" not in capsys.readouterr().out
+    code, summary = said(capsys, *classes)
+    assert code == 0
+    assert summary["metrics"]["auc"] == {"running": None, "windowed": None}
+    code, summary = said(capsys, "run", tmp_path / "two.parquet", "--target", "y", *SMALL)
+    assert 0.5 < summary["metrics"]["auc"]["running"] <= 1
+
+
+def test_a_metric_asked_for_that_does_not_apply_is_told(classes, capsys):
+    assert main([*classes, "--metric", "auc", "--metric", "accuracy"]) == 0  # the third class comes late
+    shown = capsys.readouterr()
+    assert shown.err.count("auc is for two classes, and there are 3: it is not shown.") == 1
+    assert "auc" not in shown.out
+    table = pq.read_table(classes[1])
+    pq.write_table(table.slice(900), classes[1])
+    code, error = refused(capsys, *classes, "--metric", "auc")
+    assert code == 2
+    assert "--metric is auc, which is for two classes, but 'y' has 3. Use log_loss or kappa." in error
 
 
 # Going on.

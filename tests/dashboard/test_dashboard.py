@@ -104,7 +104,7 @@ def test_classes_named_columns_and_events_are_told_as_text():
     assert max(len(event["detail"]) for event in seen["events"]) == observing.LONGEST_TEXT
 
 
-def test_what_is_no_finite_number_becomes_null():
+def test_what_is_no_finite_number_becomes_null_and_a_metric_without_any_is_left_out():
     seen = observe(
         None,
         rows=np.int64(3),
@@ -117,7 +117,7 @@ def test_what_is_no_finite_number_becomes_null():
     assert strict(seen) == {
         "time": 12.346,
         "rows": 3,
-        "metrics": {"rmse": {"running": None, "windowed": None}, "r2": {"running": 0.5, "windowed": None}},
+        "metrics": {"r2": {"running": 0.5, "windowed": None}},
         "rows_per_second": None,
         "latency_ms": {"p50": 1.5, "p99": None},
         "edges": [],

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
+from streamboost.evaluation.reports import Report
 from streamboost.metrics import AUC, BY_NAME, MAE, R2, RMSE, Accuracy, Kappa, LogLoss, Probabilities
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import same_state
@@ -191,3 +192,20 @@ def test_what_does_not_fit_is_refused():
         MAE().add([1.0], [1.0], [-1.0])
     with pytest.raises(ValueError, match="window is 0, expected a whole number above 0"):
         MAE(window=0)
+
+
+def test_only_a_metric_that_can_have_no_meaning_any_more_is_inapplicable():
+    metric = AUC()
+    for classes in (["a"], ["a", "b"]):
+        metric.add(classes, Probabilities(["a", "b"], np.full((len(classes), 2), 0.5)))
+        assert metric.inapplicable == ""
+    metric.add(["c"], Probabilities(["a", "b", "c"], np.full((1, 3), 1 / 3)))
+    assert "there are 3" in metric.inapplicable
+    assert math.isnan(metric.value)
+    assert RMSE().inapplicable == ""
+
+
+def test_a_report_says_no_metric_that_has_no_value():
+    report = Report(9, {"accuracy": 0.5, "auc": math.nan}, {"accuracy": math.nan, "auc": math.nan}, 3, 0.1, 90.0)
+    assert str(report) == "9 rows: accuracy 0.5 (latest 3: -), 90 rows/s"
+    assert str(Report(1, {"r2": math.nan}, {"r2": math.nan}, 3, 0.1, 10.0)) == "1 rows: 10 rows/s"

@@ -46,6 +46,12 @@ def test_prometheus_is_told_what_happened(regression):
     assert found['streamboost_metric_windowed{metric="rmse"}'] == pytest.approx(rmse)
 
 
+def test_prometheus_is_told_no_metric_that_has_no_value(classes):
+    classes.learn([{"x": float(k), "y": "only"} for k in range(20)])
+    told = {name for name in numbers(classes) if name.startswith("streamboost_metric_running")}
+    assert told == {f'streamboost_metric_running{{metric="{name}"}}' for name in ("accuracy", "log_loss")}  # no kappa
+
+
 def test_the_score_goes_on_after_a_restart(tmp_path):
     found = []
     for part in (slice(0, 100), slice(100, 150)):
