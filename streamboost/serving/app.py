@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from html import escape
 
 from starlette.applications import Starlette
 from starlette.authentication import requires
@@ -13,12 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streamboost.dashboard import Feed, routes
 from streamboost.dashboard.server import LOCAL_NAMES
 from streamboost.live import LiveModel
+from streamboost.serving import docs_page
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.handlers import Handlers
@@ -27,7 +29,7 @@ from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
 from streamboost.serving.responses import error_response, json_response
 
-PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json")
+PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json", "/docs")
 
 
 def create_app(
@@ -76,9 +78,14 @@ def create_app(
     learn, label = (partial(handlers.learn, parse=parse) for parse in (handlers.rows_to_learn, handlers.labels_to_take))
     page, file, events = routes(feed)
     described = document(limits, tokens is not None)
+    told = docs_page.render(described)
 
     async def openapi(request: Request) -> Response:
         return json_response(described)
+
+    async def docs(request: Request) -> Response:
+        text = told.replace(docs_page.BASE, escape(str(request.base_url).rstrip("/")))
+        return HTMLResponse(text, headers={"Content-Security-Policy": docs_page.POLICY})
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -104,6 +111,7 @@ def create_app(
             Route("/metrics", requires("predict")(monitoring.metrics)),
             Route("/healthz", monitoring.health),
             Route("/openapi.json", openapi),
+            Route("/docs", docs),
             Route(page.path, requires("predict")(page.endpoint)),
             Route(events.path, requires("predict")(events.endpoint)),
             file,  # scripts and styles are no secret
@@ -126,7 +134,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     sentence = error.detail
     if not isinstance(error, Refused):
         said = {404: "there is nothing at this path", 405: "this path does not know this method"}
-        sentence = f"{said.get(error.status_code, sentence)}. See /openapi.json."
+        sentence = f"{said.get(error.status_code, sentence)}. See /docs."
     return error_response(sentence, error.status_code, error.headers)
 
 

@@ -111,6 +111,7 @@ def _reading() -> Document:
         "/events": _operation("events", events, _text("text/event-stream"), READ_ERRORS, "predict"),
         "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
         "/openapi.json": _operation("openapi", "This document.", anything, OPEN_ERRORS),
+        "/docs": _operation("docs", "This document, as a page.", _text("text/html"), OPEN_ERRORS),
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
         "/dashboard/{file}": _operation("dashboard_file", told, files, (*OPEN_ERRORS, 404), parameters=[file]),
     }

@@ -1,6 +1,9 @@
 """Predicting and learning over HTTP, in JSON and Arrow."""
 
+import html
 import json
+import re
+import shlex
 import socket
 
 import numpy as np
@@ -128,3 +131,36 @@ def test_what_a_client_sent_is_learned_even_if_it_hangs_up_before_the_answer(reg
     with socket.create_connection(("127.0.0.1", regression.running.port)) as line:
         line.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     wait_for(lambda: regression.live.rows == 20)
+
+
+def test_the_page_of_docs_shows_the_whole_document_and_loads_nothing(regression, guarded):
+    document = regression.get("/openapi.json").json()
+    page = regression.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(r"<script|src=|@import|url\(|href='http", page.text)
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert f"<b>{method.upper()}</b>{path}<span>{html.escape(operation['summary'])}" in page.text
+            for parameter in operation.get("parameters", ()):
+                assert f"<td>{parameter['name']} ({parameter['in']})</td>" in page.text
+    for name, schema in document["components"]["schemas"].items():
+        assert f"id='schema-{name}'" in page.text
+        for member in schema.get("properties", ()):
+            assert f"<td>{member}" in page.text
+    assert set(re.findall(r"href='#([^']*)'", page.text)) <= set(re.findall(r"id='([^']*)'", page.text))
+    assert "Authorization" not in page.text
+    told = guarded.get("/docs", headers={"Authorization": ""})  # as open as the document itself
+    assert told.status_code == guarded.get("/openapi.json", headers={"Authorization": ""}).status_code == 200
+    assert "Bearer $TOKEN" in told.text
+    strange = regression.get("/docs", headers={"Host": "localhost"})
+    assert "http://localhost/predict" in strange.text
+
+
+def test_the_lines_of_the_page_can_be_run_as_they_are(regression):
+    page = regression.get("/docs").text
+    learn = next(line for line in re.findall(r"<pre>(.*?)</pre>", page) if "/learn" in line)
+    words = shlex.split(html.unescape(learn))
+    assert words[:3] == ["curl", "-X", "POST"]
+    sent = regression.post(words[3].partition("/learn")[1], content=words[-1], headers=dict([words[5].split(": ")]))
+    assert sent.json()["learned"] + len(sent.json()["quarantined"]) == 1
