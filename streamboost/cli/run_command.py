@@ -167,8 +167,8 @@ def run(
         else:
             if metric is not None:  # refuse those that are unknown, or not for this task and model
                 like = start or steps.ESTIMATORS[chosen](**parameters)
-                kinds = choose_metrics(like, chosen, metric, hasattr(like, "predict_proba"))
-                steps.check_applicable(kinds, first, target)
+                asked = choose_metrics(like, chosen, metric, hasattr(like, "predict_proba"))
+                steps.check_applicable(asked, first, target)
             steps.check_parameters(chosen, parameters, first, target, [*ignored, key])
         usual = {"new_columns": "grow", "random_state": seed or 0}
         if key is not None:
