@@ -50,7 +50,11 @@ class Base(ABC):
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:  # noqa: B027 (most take numbers as they are)
         """Learn that columns hold the numbers of levels, of which more is not greater."""
 
+    def hold_range(self, X: FloatArray) -> None:  # noqa: B027 (most answer for any row alike)
+        """Learn that no row but these (n, d) is remembered: beyond their range nothing is known."""
+
     splits: bool = False  # whether split_output is there
+    shifts: bool = False  # whether a number added to all targets is added to all it says, from the first row on
 
     def split_output(self) -> None:
         """Make two scores of one: they differ by what it was; what a third class needs."""
@@ -111,6 +115,11 @@ class Constant(Base):
         """Append k outputs at ``score``."""
         self.y0 = np.concatenate([self.y0, np.full(k, score)])
 
+    @property
+    def shifts(self) -> bool:  # type: ignore[override]
+        """Whether nobody has said where it stands."""
+        return self.value is None
+
     splits = True
 
     def split_output(self) -> None:
@@ -121,7 +130,10 @@ class Constant(Base):
 class Linear(Base):
     """An online linear model: recursive least squares for the square loss, adaptive gradient steps for the others.
 
-    Inputs are standardised as they flow. In a column of categories every level has an effect of its own.
+    Inputs are standardised by their running mean and deviation. Least squares follows these in steps of a tenth, once
+    256 rows have told them, and says the same in the new coordinates: so a column that keeps rising stays known.
+    Inputs are held to the range of the rows it remembers, and a tenth of it beyond: further out a line would run away.
+    In a column of categories every level has an effect of its own.
 
     Parameters
     ----------
@@ -169,21 +181,40 @@ class Linear(Base):
         self.effects = np.zeros((0, 0, n_outputs))  # what a level adds to y⁰
         self.effect_sizes = np.zeros((0, 0, n_outputs))  # how much is behind that: rows, or squares of gradients
         self.signs: NDArray[np.int8] = _signs(self.monotonic_cst, n_features)
-        self.inputs = Standardizer(n_features)
+        self.inputs = Standardizer(n_features)  # its moments
+        self.center, self.inverse = np.zeros(n_features), np.zeros(n_features)  # coordinates: (x - center) * inverse
+        self.low, self.high = np.full(n_features, np.inf), np.full(n_features, -np.inf)  # the range of the inputs
         self.weights = np.zeros((n_features + 1, n_outputs))  # the intercept last
         self.squares = np.zeros((n_features + 1, n_outputs))
         self.covariance: FloatArray | None = None
 
     def predict(self, X: FloatArray) -> FloatArray:
         """y⁰ for each row, (n, m)."""
-        return kernels.apply(self.inputs.transform(X), self.weights, self.signs) + self._added(X)
+        scores = np.empty((len(X), self.weights.shape[1]))
+        base_kernels.base_scores(X, self.line, self._cat_at, scores)
+        return scores + known if (known := self.known(X)) is not None else scores
 
-    def _added(self, X: FloatArray) -> FloatArray:
-        """What the levels of each row add, (n, m)."""
-        added = np.zeros((len(X), self.weights.shape[1]))
-        if len(self.categorical):
-            base_kernels.add_all_effects(X, self._cat_at, self.effects, added)
-        return added
+    def known(self, X: FloatArray) -> FloatArray | None:
+        """What is added to the line from elsewhere, (n, m); None for nothing."""
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        """Coordinates and range of a line from an older file: as its moments have them, without bounds."""
+        if name not in ("center", "inverse", "low", "high") or "inputs" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        count, mean, m2 = self.inputs.count, self.inputs.mean, self.inputs.m2
+        variance = np.divide(m2, count, out=np.zeros_like(m2), where=count > 0)
+        varies = variance > (kernels.NOISE * mean) ** 2
+        self.center, self.inverse = mean.copy(), np.where(varies, 1.0 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
+        self.low, self.high = np.full(len(mean), -np.inf), np.full(len(mean), np.inf)
+        return self.__dict__[name]
+
+    def hold_range(self, X: FloatArray) -> None:
+        """Hold the inputs to the range of rows (n, d), if those before them are forgotten."""
+        if self.forget < 1.0 and len(X):
+            self.low[:], self.high[:] = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+            empty = np.isnan(self.low)
+            self.low[empty], self.high[empty] = np.inf, -np.inf
 
     @property
     def _cat_at(self) -> IntArray:
@@ -193,7 +224,8 @@ class Linear(Base):
     def line(self) -> base_kernels.Line:
         """What the kernels predict from."""
         moments = self.inputs.count, self.inputs.mean, self.inputs.m2
-        return base_kernels.Line(*moments, self.signs, self.weights, self.effects)
+        inputs = *moments, self.center, self.inverse, self.low, self.high
+        return base_kernels.Line(*inputs, self.signs, self.weights, self.effects)
 
     @property
     def slopes(self) -> base_kernels.Slopes:
@@ -210,15 +242,18 @@ class Linear(Base):
 
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray, loss: Loss, scale: Scale) -> None:
         """One recursive step per row, or one adaptive step per chunk."""
-        known, cat_at = self._added(X), self._cat_at
+        known, cat_at = np.zeros((len(X), self.weights.shape[1])), self._cat_at
+        base_kernels.add_all_effects(X, cat_at, self.effects, known)
+        if (more := self.known(X)) is not None:
+            known += more
         Z = np.empty((len(X), len(self.weights)))
-        base_kernels.take_rows(X, weight, cat_at, self.line, Z)
+        if self.rule(loss) == "rls" and self.covariance is None:
+            self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
+        base_kernels.take_rows(X, weight, cat_at, self.line, self.slopes, Z)
         total = weight.sum()
         if total <= 0:
             return
         if self.rule(loss) == "rls":
-            if self.covariance is None:
-                self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
             base_kernels.learn_least_squares(X, Z, y, known, weight, self.forget, cat_at, self.line, self.slopes)
             return
         gradient = loss.gradient(kernels.apply(Z, self.weights, self.signs) + known, y)  # (n, m)
@@ -242,6 +277,9 @@ class Linear(Base):
         if self.covariance is not None:
             self.covariance = kernels.widen_covariance(self.covariance, k, 1.0)
         self.inputs.add_features(k)
+        self.center, self.inverse = np.pad(self.center, (0, k)), np.pad(self.inverse, (0, k))
+        self.low = np.pad(self.low, (0, k), constant_values=np.inf)
+        self.high = np.pad(self.high, (0, k), constant_values=-np.inf)
         if len(self.signs):
             self.signs = np.pad(self.signs, (0, k))
 
@@ -254,7 +292,7 @@ class Linear(Base):
         more = ((0, 0), (0, 0), (0, k))
         self.effects, self.effect_sizes = np.pad(self.effects, more), np.pad(self.effect_sizes, more)
 
-    splits = True
+    splits = shifts = True
 
     def split_output(self) -> None:
         """Half the weights, once against and once for; both gradients are as long as the one was."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -77,6 +77,11 @@ class Descent(ABC):
         """Whether the schedule follows the measured edges, and so may change at every row."""
         return False
 
+    @property
+    def shifts(self) -> bool:
+        """Whether a walk that starts a number higher is that much higher all the way, as it is where steps add up."""
+        return False
+
     @abstractmethod
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """Return the step sizes η₁ … η_N, (N,), for the scale of the stream and the edges (N,), NaN before any row."""
@@ -130,6 +135,7 @@ class GradientDescent(Descent):
     step_size: float | Literal["theory"] | None = None
     readout: Literal["last", "mean"] = "last"
     share: float = 0.1
+    shifts: ClassVar[bool] = True
 
     @property
     def adaptive(self) -> bool:
@@ -184,6 +190,11 @@ class ResidualProjection(Descent):
     step_size: float | None = None
     domain: Ball | Box | None = None
     readout: Literal["last", "mean"] = "mean"
+
+    @property
+    def shifts(self) -> bool:
+        """Whether it may go anywhere: a domain stays where it is."""
+        return self.domain is None
 
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """ηᵢ = 1/(λ i)."""
@@ -273,6 +284,7 @@ class Nesterov(Descent):
     step_size: float | None = None
     momentum: float | None = None
     readout: Literal["last", "mean"] = "last"
+    shifts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -318,6 +330,7 @@ class AdaGrad(Descent):
 
     step_size: float | None = None
     readout: Literal["last", "mean"] = "last"
+    shifts: ClassVar[bool] = True
 
     def schedule(self, n_learners: int, loss: Loss, scale: Scale, edges: FloatArray) -> FloatArray:
         """η for every learner; the walk divides by what was walked."""

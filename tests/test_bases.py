@@ -12,7 +12,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from streamboost.bases import OPENING_ROWS, Constant, Frozen, Linear
-from streamboost.features.standardizer import Standardizer
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Scale, Softmax, Squared
 
 ONE = Scale(1.0, 1.0)
@@ -97,21 +96,72 @@ def test_a_constant_that_is_no_number_is_refused():
 # Linear
 
 
-def standardised(X):
-    """Rows as the base saw them when each came: by the moments up to and with it."""
-    scaler, Z = Standardizer(X.shape[1]), []
-    for t in range(len(X)):
-        scaler.learn(X[t : t + 1], np.ones(1))
-        Z.append(scaler.transform(X[t : t + 1])[0])
-    return np.array(Z), scaler
+class Coordinates:
+    """The coordinates of a line, in slow motion: the moments so far; of least squares, later, in steps of a tenth.
+
+    ``change`` is told of every such move: column j is then a z + b, where it was z.
+    """
+
+    def __init__(self, d, change=None):
+        self.rows, self.change, self.center, self.inverse = [], change, np.zeros(d), np.zeros(d)
+
+    def __call__(self, x):
+        """Take in a row; return where it stands, and a 1."""
+        self.rows.append(x)
+        mean, deviation = np.mean(self.rows, axis=0), np.std(self.rows, axis=0)
+        for j in range(len(x)):
+            is_young = self.change is None or len(self.rows) < 256 or self.inverse[j] == 0
+            ratio, moved = deviation[j] * self.inverse[j], (mean[j] - self.center[j]) * self.inverse[j]
+            if not is_young and 0.9 < ratio < 1.1 and abs(moved) < 0.1:
+                continue
+            new = 1 / deviation[j] if deviation[j] > 0 else 0.0
+            if not is_young:
+                self.change(j, new / self.inverse[j], (self.center[j] - mean[j]) * new)
+            self.center[j], self.inverse[j] = mean[j], new
+        return self.place(x)
+
+    def place(self, X):
+        Z = np.clip((X - self.center) * self.inverse, -5, 5)
+        return np.concatenate([Z, np.ones((*Z.shape[:-1], 1))], axis=-1)
 
 
 def test_for_the_square_loss_it_is_ridge_regression_on_standardised_rows():
-    X, y = rows()
+    X, y = rows(400)
+    X[300:, 1] += 3.0  # a column that moves
     base = one_by_one(opened(Linear()), X, y, Squared())
-    Z, scaler = standardised(X)
-    expected = np.linalg.solve(Z.T @ Z + np.diag([1.0, 1.0, 1.0, 1e-3]), Z.T @ y)
-    assert_allclose(base.predict(X), scaler.transform(X) @ expected, rtol=1e-8)
+    A, b, changes = np.diag([1.0, 1.0, 1.0, 1e-3]), np.zeros((4, 1)), []
+
+    def change(j, scale, shift):  # what was summed up of z is now to be summed up of z' = T z
+        nonlocal A, b
+        T = np.eye(4)
+        T[j, j], T[j, 3] = scale, shift
+        A, b = T @ A @ T.T, T @ b
+        changes.append(j)
+
+    coordinates = Coordinates(3, change)
+    for x, target in zip(X, y, strict=True):
+        z = coordinates(x)[:, None]
+        A, b = A + z @ z.T, b + z * target
+    assert 1 in changes
+    assert_allclose(base.predict(X), coordinates.place(X) @ np.linalg.solve(A, b), rtol=1e-8)
+
+
+def test_a_line_says_the_same_when_its_coordinates_change():
+    X, y = rows(800)
+    X[:, 0] += 0.05 * np.arange(800)  # a column that never comes to rest
+    base = opened(Linear())
+    said, n_changes = [], 0
+    for t in range(800):
+        before = base.predict(X[:t])
+        center = base.center.copy()
+        z = np.append((X[t] - center) * base.inverse, 1.0)  # not held to the range, which is about to grow
+        base.learn(X[t : t + 1], (z @ base.weights)[None], np.ones(1), Squared(), ONE)  # what it says already
+        if t >= 256:
+            n_changes += (center != base.center).any()
+            said.append(np.abs(base.predict(X[:t]) - before).max())
+        base.learn(X[t : t + 1], y[t : t + 1], np.ones(1), Squared(), ONE)
+    assert n_changes > 5
+    assert max(said) < 1e-9
 
 
 def test_it_comes_close_to_what_scikit_learn_fits():
@@ -142,9 +192,10 @@ def test_for_other_losses_it_is_an_adagrad_loop(loss, coded, forget):
     y = coded(y)
     scale = Scale(step=1.0, spread=0.7)
     base = one_by_one(opened(Linear(forget=forget, rate=0.3), m=loss.n_outputs), X, y, loss, scale=scale)
-    Z, scaler = standardised(X)
     W, G = np.zeros((4, loss.n_outputs)), np.zeros((4, loss.n_outputs))
-    for z, target in zip(Z, y, strict=True):
+    coordinates = Coordinates(3)
+    for x, target in zip(X, y, strict=True):
+        z = coordinates(x)
         gradient = loss.gradient((z @ W)[None], target[None])[0]
         for j in range(4):
             for k in range(loss.n_outputs):
@@ -152,7 +203,7 @@ def test_for_other_losses_it_is_an_adagrad_loop(loss, coded, forget):
                 G[j, k] = forget * G[j, k] + slope**2
                 if G[j, k] > 0:
                     W[j, k] -= 0.3 * 0.7 * slope / math.sqrt(G[j, k])
-    assert_allclose(base.predict(X), scaler.transform(X) @ W, rtol=1e-9, atol=1e-9)
+    assert_allclose(base.predict(X), coordinates.place(X) @ W, rtol=1e-9, atol=1e-9)
 
 
 def test_a_chunk_is_one_step_along_the_mean_slope():

@@ -191,10 +191,11 @@ class Booster(BoostedModel):
 
     def walk(self, X: FloatArray) -> FloatArray:
         """The partial sums y⁰ … yᴺ of every row, (n, N + 1, m); the mean over past ones if so asked."""
-        return self.walk_checked(self._rows(X))
+        walk = self.walk_checked(self._rows(X))
+        return walk if self.origin is None else walk + self.origin
 
     def walk_checked(self, X: FloatArray) -> FloatArray:
-        """Return the partial sums of rows (n, d) that were checked already."""
+        """Return the partial sums of rows (n, d) that were checked already, measured from the origin."""
         if self.iterate in AVERAGING_POWERS:
             return self.present._replace(stack=self.stack.averaged()).walk(X, self.descent)
         if self.past is None or not self.past.kept:
@@ -292,7 +293,11 @@ class Booster(BoostedModel):
         """Fit the learners whose turn it is afresh to the remembered rows."""
         replay = self.replay
         assert replay is not None
+        binned = replay.binned
         for i in replay.turns(self.stack):
+            if replay.binned != binned:  # the window has moved on
+                binned = replay.binned
+                self.base.hold_range(replay.X)
             if replay.targets == "recorded":
                 target, asked = replay.recorded[:, i], 0
             else:

@@ -20,6 +20,7 @@ from streamboost.boosting.hedge import HALF_LIVES, Expert, Hedge
 from streamboost.boosting.loops.plain import read_out
 from streamboost.boosting.model import BoostedModel
 from streamboost.descents import GradientDescent
+from streamboost.kernels.linear import running_means
 from streamboost.losses import Loss
 
 STEPS = (0,)  # the partial sums that are experts, beside the last of each booster: the base alone
@@ -70,6 +71,7 @@ class Committee(BoostedModel):
 
     noun = "committee"
     boosters: list[Booster]
+    mean_weight = 1.0  # of the rows learned
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Committee(BoostedModel):
         has_ladder = len(self.boosters) > 1 and readout == "hedge" and all(booster.replay for booster in self.boosters)
         self.drift_replacement = DriftReplacement() if has_ladder else None
         self.events: list[Event] = []
+        self.mean_weight = 1.0
         self.categorical: tuple[int, ...] = ()
         self.n_levels, self.is_open = 0, False
 
@@ -110,6 +113,11 @@ class Committee(BoostedModel):
     def loss(self) -> Loss:  # type: ignore[override]
         """The loss of all boosters."""
         return self.boosters[0].loss
+
+    @property
+    def origin(self) -> FloatArray | None:  # type: ignore[override]
+        """What scores are measured from within, (m,): the first target; None: from 0."""
+        return self.boosters[0].origin
 
     @property
     def n_rows(self) -> int:
@@ -139,12 +147,52 @@ class Committee(BoostedModel):
             warnings.warn(f"to stay within memory_limit_mb={self.memory_limit_mb}, {change}.", stacklevel=2)
         return change is not None
 
+    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section.
+
+        Weights count relative to the mean of those seen so far, this row's among them, so that of a first row every
+        weight is 1. A row of weight 0 is scored, and otherwise as if it had not come.
+        """
+        if not weight.all():
+            return self._learn_those_that_count(X, y, weight)
+        before, means = self.n_rows, weight
+        if not (weight == self.mean_weight).all():
+            means = running_means(weight, self.mean_weight, before)
+        if not before and len(y) and self._can_shift():
+            for booster in self.boosters:
+                booster.origin = y[0].copy()
+        try:
+            scores = super().learn_checked(X, y, weight / means)
+        finally:
+            if (learned := self.n_rows - before) > 0:  # all of them, or as many as were
+                self.mean_weight = float(means[learned - 1])
+        if not before and self.origin is not None:
+            scores[: self.boosters[0].step_rows(len(X))] = 0.0  # of a first step nothing was known, not even the origin
+        return scores
+
+    def _learn_those_that_count(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """Learn the rows of weights above 0; score the others as they come, or first where rows share a step."""
+        scores, counts = np.zeros((len(X), self.loss.n_outputs)), weight > 0
+        is_sequential = self.boosters[0].step_rows(len(X)) == 1
+        runs = np.split(np.arange(len(X)), np.flatnonzero(np.diff(counts)) + 1) if is_sequential else []
+        for rows in runs or [np.flatnonzero(~counts), np.flatnonzero(counts)]:
+            if len(rows) and counts[rows[0]]:
+                scores[rows] = self.learn_checked(X[rows], y[rows], weight[rows])
+            elif len(rows) and self.n_rows:
+                scores[rows] = self.score_checked(X[rows])
+        return scores
+
+    def _can_shift(self) -> bool:
+        """Whether a number added to all targets is added to all predictions, since no part is told where to start."""
+        return self.loss.shifts and all(booster.base.shifts and booster.descent.shifts for booster in self.boosters)
+
     def staged_scores(self, X: FloatArray) -> Any:
         """The raw scores (n, m) with the first learner of each booster, the first two, and so on."""
         X = self._rows(X)
-        walks = [booster.walk(X) for booster in self.boosters]
+        walks = [booster.walk_checked(X) for booster in self.boosters]
         for i in range(1, max(walk.shape[1] for walk in walks)):
-            yield read_out(self, [walk[:, : i + 1] for walk in walks])
+            scores = read_out(self, [walk[:, : i + 1] for walk in walks])
+            yield scores if self.origin is None else scores + self.origin
 
     # What it says of itself.
 

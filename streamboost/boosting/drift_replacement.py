@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamboost.bases import Frozen
+from streamboost.boosting import critical_section
 from streamboost.boosting.hedge import Expert
 from streamboost.kernels.hedge import LOST, OLD, ROWS, SQUARES, TOTAL
 
@@ -77,7 +78,12 @@ class DriftReplacement:
         if committee.categorical:
             new.set_categorical(np.array(committee.categorical, np.int32), committee.n_levels)
         X, y, weight = old.replay.newest(HEAD_START)
-        new.learn(X, y, weight)
+        section = object()
+        try:
+            critical_section.enter(new, section)
+            new.learn_relative(X, y, weight)
+        finally:
+            critical_section.leave(new, section)
         new.n_rows = old.n_rows
         committee.boosters.append(new)
         place, hedge = len(committee.boosters) - 1, committee.hedge

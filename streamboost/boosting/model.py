@@ -37,6 +37,7 @@ class BoostedModel(ABC):
     n_jobs: int | None = None
     drift_replacement: DriftReplacement | None = None
     is_open: bool
+    origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
     _buffers: SharedBuffers | None
 
     @abstractmethod
@@ -66,6 +67,12 @@ class BoostedModel(ABC):
 
     def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section."""
+        if self.origin is None:
+            return self.learn_relative(X, y, weight)
+        return self.learn_relative(X, y - self.origin, weight) + self.origin
+
+    def learn_relative(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        """Do the same with targets that are measured from the origin; return scores that are."""
         if len(X) and not self.is_open:
             self.allocate(X.shape[1], y.shape[1])
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.boosters[0].loss.n_outputs))
@@ -85,7 +92,8 @@ class BoostedModel(ABC):
 
     def score_checked(self, X: FloatArray) -> FloatArray:
         """Score rows (n, d) that were checked already."""
-        return choose(self).score(self, X)
+        scores = choose(self).score(self, X)
+        return scores if self.origin is None else scores + self.origin
 
     def predict(self, X: FloatArray) -> FloatArray:
         """Return the prediction of every row: its score through the loss's link."""

@@ -99,15 +99,16 @@ class PriorLine(Linear):
     True
     """
 
-    splits = False
+    splits = shifts = False
 
     def __init__(self, places: list[int], forget: float = 1.0) -> None:
         super().__init__(forget=forget)
         self.places = places
 
-    def _added(self, X: FloatArray) -> FloatArray:
-        added = super()._added(X)
-        added[:, : len(self.places)] += X[:, self.places]  # the prior knows nothing of classes that came later
+    def known(self, X: FloatArray) -> FloatArray:
+        """What the prior says."""
+        added = np.zeros((len(X), self.weights.shape[1]))
+        added[:, : len(self.places)] = X[:, self.places]  # it knows nothing of classes that came later
         return added
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -32,7 +33,7 @@ from streamboost.estimators.row_order import warn_of_tail
 from streamboost.features.chunk import check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
-from streamboost.features.reading import Dialect
+from streamboost.features.reading import Dialect, select_rows
 from streamboost.features.sparse_rows import SparseRows
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
@@ -150,13 +151,32 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         dialect: Dialect | Literal["one"] = "array",
     ) -> Prepared:  # fmt: skip
         """Prepare rows in one of the dialects, or one dict."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if sample_weight is not None and not np.all(weight := np.asarray(sample_weight, dtype=float)):
+            if dialect == "one":
+                some = self._prepare_some([X], y, weight, classes, after, "dict")
+            else:
+                some = self._prepare_some(X, y, weight, classes, after, dialect)
+            if some is not None:
+                return some
+        return self._prepare_rows(X, y, sample_weight, classes, after, dialect)
+
+    def _prepare_rows(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        classes: Any,
+        after: Prepared | None,
+        dialect: Dialect | Literal["one"],
+    ) -> Prepared:
+        """Prepare rows that all count."""
         encoder, labels, committee = self._known(after)
         if dialect == "one":
             rows, grown = encoder.encode_one(X)
         else:
             rows, grown = X if isinstance(X, Encoded) else self._encode(X, dialect, encoder, known_only=False)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         n, width = rows.shape
         weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, n, name="sample_weight")
         plain = None if committee is None or classes is not None else self._plain_targets(y, labels, committee.loss)
@@ -183,6 +203,33 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._try_parts(prepared)
         return prepared
 
+    def _prepare_some(
+        self, X: Any, y: Any, weight: FloatArray, classes: Any, after: Prepared | None, dialect: Dialect
+    ) -> Prepared | None:
+        """Prepare rows some of which weigh 0: these bring no column, category or class, and need no target.
+
+        None if they have to be taken as they are: where nothing counts and nothing is known, or to be refused.
+        """
+        if not hasattr(X, "__len__") and not hasattr(X, "shape"):  # a stream, which can be read once only
+            X = pa.table(X)
+        counts = weight > 0
+        n = len(X) if isinstance(X, Sequence) else (X.X if isinstance(X, Encoded) else X).shape[0]
+        encoder, labels, committee = self._known(after)
+        if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any() or len(y) != n:
+            return None
+        if counts.any():
+            some = X._replace(X=np.asarray(X.X)[counts]) if isinstance(X, Encoded) else select_rows(X, counts)
+            prepared = self._prepare_rows(some, select_rows(y, counts), weight[counts], classes, after, dialect)
+        elif committee is not None:
+            targets = Targets(np.zeros((0, committee.loss.n_targets)), labels, 0 if labels is None else len(labels))
+            prepared = Prepared(np.zeros((0, 0)), targets, weight, committee, encoder, (encoder, labels))
+        else:
+            return None
+        rows = X.X if isinstance(X, Encoded) else self._encode(X, dialect, prepared.encoder, known_only=True).X
+        all_targets = np.full((n, prepared.targets.y.shape[1]), np.nan)
+        all_targets[counts] = prepared.targets.y
+        return prepared._replace(X=rows, targets=prepared.targets._replace(y=all_targets), weight=weight)
+
     def _learn_prepared(self, prepared: Prepared) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
         own, (encoder, labels), section = self.__dict__, prepared.against, object()
@@ -206,7 +253,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
         prepared = fresh._prepare(X, y, sample_weight, classes=classes)
-        warn_of_tail(prepared.targets)
+        warn_of_tail(prepared.targets._replace(y=prepared.targets.y[prepared.weight > 0]))
         fresh._learn_prepared(prepared)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
@@ -277,7 +324,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not self.unseen_columns_:
             return committee.learn_checked(X, y, weight)
         places = self.encoder_.places
-        present = {j: np.flatnonzero(~np.isnan(X[:, places[j]])) for j in self.unseen_columns_}
+        present = {j: np.flatnonzero(~np.isnan(X[:, places[j]]) & (weight > 0)) for j in self.unseen_columns_}
         begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
         stops = [*sorted({row for row, _ in begins if row > 0}), len(X)]
         parts, start = [], 0

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamboost._types import FloatArray, IntArray
+from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.features.dates import DATE, WAYS, is_date_value, seconds_of, seconds_of_texts
 
 Dialect: TypeAlias = Literal["array", "dict"]
@@ -96,6 +96,16 @@ def read(X: Any, dialect: Dialect) -> Rows:
         names = list(X.dtype.names)
         return _arrange(len(X), names, [partial(_read_field, X, name) for name in names], dialect)
     return _read_array(X)
+
+
+def select_rows(X: Any, is_kept: BoolArray) -> Any:
+    """Return some rows of a chunk, or some targets, as the same kind of container."""
+    if isinstance(X, (list, tuple)):
+        return list(compress(X, is_kept))
+    module = type(X).__module__.partition(".")[0]
+    if module in ("pyarrow", "polars"):
+        return X.filter(pa.array(is_kept) if module == "pyarrow" else is_kept)
+    return X[is_kept]
 
 
 def _read_dicts(rows: Sequence[Mapping[Hashable, object]]) -> Rows:

@@ -21,6 +21,9 @@ from streamboost.kernels.losses import Rule, add_gradient
 
 STILL, LEAST_SQUARES, ADAGRAD = range(3)  # how a base learns
 SHRINK = 2.0  # rows of 0 that the mean of a level begins with
+YOUNG = 256.0  # values of a column until which its coordinate follows the moments of what was seen
+MOVED = 0.1  # by how much of a deviation the mean, or the deviation itself, moves before a coordinate follows
+REACH = 0.1  # of the range seen: how far beyond it a line may be followed
 
 
 class Line(NamedTuple):
@@ -29,6 +32,10 @@ class Line(NamedTuple):
     counts: FloatArray  # (d,), moments of the inputs
     mean: FloatArray
     m2: FloatArray
+    center: FloatArray  # (d,), the coordinates of the weights: they are of (x - center) * inverse
+    inverse: FloatArray
+    low: FloatArray  # (d,), the range of the inputs, infinite and upside down before the first
+    high: FloatArray
     signs: Signs  # (d,) or (0,), which weights must have
     weights: FloatArray  # (d + 1, m)
     effects: FloatArray  # (categories, levels, m), what each level adds
@@ -45,7 +52,32 @@ class Slopes(NamedTuple):
 @compiled_inline
 def line_of(lines: Line, r: int) -> Line:
     """Return the line of booster r."""
-    return Line(lines.counts[r], lines.mean[r], lines.m2[r], lines.signs[r], lines.weights[r], lines.effects[r])
+    return Line(
+        lines.counts[r], lines.mean[r], lines.m2[r], lines.center[r], lines.inverse[r], lines.low[r], lines.high[r],
+        lines.signs[r], lines.weights[r], lines.effects[r],
+    )  # fmt: skip
+
+
+@compiled_inline
+def coordinate(x: float, center: float, inverse: float, low: float, high: float) -> float:
+    """Return where a value stands in the coordinate of its column, held to a little more than the range seen.
+
+    A line knows nothing beyond: where a date or a row number goes on rising, it would run away.
+    """
+    if low <= high:
+        reach = REACH * (high - low)
+        x = low - reach if x < low - reach else x
+        x = high + reach if x > high + reach else x
+    return standard(x, center, inverse, CLIP)
+
+
+@compiled_inline
+def place_row(x: FloatArray, line: Line, z: FloatArray) -> None:
+    """Write the coordinates of a row, and a last 1; missing values and constant columns become 0."""
+    d = x.shape[0]
+    for j in range(d):
+        z[j] = coordinate(x[j], line.center[j], line.inverse[j], line.low[j], line.high[j])
+    z[d] = 1.0
 
 
 @compiled_inline
@@ -60,7 +92,7 @@ def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: Floa
 @compiled_inline
 def set_base(x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, out: FloatArray) -> None:
     """y⁰ of a row, (m,)."""
-    standardize_row(x, line.counts, line.mean, line.m2, z)
+    place_row(x, line, z)
     apply_row(z, line.weights, line.signs, out)
     add_effects(x, cat_at, line.effects, out)
 
@@ -101,13 +133,57 @@ def learn_inputs(
 
 
 @compiled
-def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, Z: FloatArray) -> None:
-    """Take rows into the moments of the inputs, and standardise them by these, (n, d + 1)."""
+def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, slopes: Slopes, Z: FloatArray) -> None:
+    """Take rows into the moments and the range of the inputs; write their coordinates, which follow, (n, d + 1)."""
+    low, high = line.low, line.high
     for s in range(X.shape[0]):
         if weight[s] > 0.0:
             learn_inputs(X[s], weight[s], cat_at, line.counts, line.mean, line.m2)
+            for j in range(X.shape[1]):
+                low[j] = X[s, j] if X[s, j] < low[j] else low[j]
+                high[j] = X[s, j] if X[s, j] > high[j] else high[j]
+    follow_moments(line, slopes)
     for s in range(X.shape[0]):
-        standardize_row(X[s], line.counts, line.mean, line.m2, Z[s])
+        place_row(X[s], line, Z[s])
+
+
+@compiled_inside
+def follow_moments(line: Line, slopes: Slopes) -> None:
+    """Bring the coordinates of columns up to date; of least squares where they have moved, the line staying the same.
+
+    Other lines, which do not know how sure they are of a slope, keep their weights: were a slope kept that a narrow
+    range has taught, a jump of the column would throw them.
+    """
+    counts, center, inverse = line.counts, line.center, line.inverse
+    youth = YOUNG if slopes.covariance.shape[0] == line.weights.shape[0] else np.inf
+    for j in range(counts.shape[0]):
+        if counts[j] <= 0.0:
+            continue
+        if counts[j] >= youth and inverse[j] > 0.0:
+            ratio = line.m2[j] / counts[j] * (inverse[j] * inverse[j])
+            moved = (line.mean[j] - center[j]) * inverse[j]
+            if (1.0 - MOVED) ** 2 < ratio < (1.0 + MOVED) ** 2 and -MOVED < moved < MOVED:
+                continue
+        new = inverse_deviation(counts[j], line.mean[j], line.m2[j])
+        if counts[j] >= youth and inverse[j] > 0.0 and new > 0.0:
+            a, b = new / inverse[j], (center[j] - line.mean[j]) * new
+            change_coordinate(j, a, b, line.weights, slopes.covariance)
+        center[j], inverse[j] = line.mean[j], new
+
+
+@compiled_inside
+def change_coordinate(j: int, a: float, b: float, W: FloatArray, P: FloatArray) -> None:
+    """Write weights for z' = a z + b in place of z in column j: those of the same line, with their covariance."""
+    p = W.shape[0] - 1
+    for k in range(W.shape[1]):
+        W[p, k] -= W[j, k] * (b / a)
+        W[j, k] /= a
+    for c in range(p + 1):
+        P[p, c] -= P[j, c] * (b / a)
+        P[j, c] /= a
+    for c in range(p + 1):
+        P[c, p] -= P[c, j] * (b / a)
+        P[c, j] /= a
 
 
 @compiled
@@ -172,7 +248,7 @@ def learn_base(
     n, m = y.shape[0], W.shape[1]
     known = np.zeros((n, m))
     add_all_effects(X, cat_at, line.effects, known)
-    take_rows(X, weight, cat_at, line, Z)
+    take_rows(X, weight, cat_at, line, slopes, Z)
     if base == LEAST_SQUARES:
         learn_least_squares(X, Z, y, known, weight, rates[KEEP], cat_at, line, slopes)
         return
@@ -190,10 +266,10 @@ def learn_base(
     descend(X, slope, gradient, weight, rates[KEEP], rates[RATE] * rates[SPREAD], cat_at, line, slopes)
 
 
-@compiled_inside
+@compiled
 def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray) -> None:
-    """y⁰ of remembered rows, (n, m)."""
-    mean, signs = line.mean, line.signs
+    """y⁰ of rows, (n, m): to the last bit as :func:`set_base` has it, faster for many."""
+    signs, center, inverse = line.signs, line.center, line.inverse
     n, d = X.shape
     m = scores.shape[1]
     W = np.empty((d + 1, m))
@@ -201,16 +277,13 @@ def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray)
         for k in range(m):
             is_wrong = j < signs.shape[0] and signs[j] * line.weights[j, k] < 0.0
             W[j, k] = 0.0 if is_wrong else line.weights[j, k]
-    inverse = np.empty(d)
-    for j in range(d):
-        inverse[j] = inverse_deviation(line.counts[j], mean[j], line.m2[j])
     z = np.empty(d)
     for s in range(n):
         for j in range(d):
-            z[j] = standard(X[s, j], mean[j], inverse[j], CLIP)
+            z[j] = coordinate(X[s, j], center[j], inverse[j], line.low[j], line.high[j])
         for k in range(m):
-            total = W[d, k]
+            total = 0.0
             for j in range(d):
                 total += z[j] * W[j, k]
-            scores[s, k] = total
+            scores[s, k] = total + W[d, k]
         add_effects(X[s], cat_at, line.effects, scores[s])

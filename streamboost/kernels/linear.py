@@ -15,6 +15,7 @@ from streamboost.kernels.compiling import compiled, compiled_inline, compiled_in
 Signs = NDArray[np.int8]
 
 BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
+NOISE = 1e-14  # of a mean: what rounding may make of a deviation
 CLIP = 5.0  # standard deviations beyond which a value is cut off
 NO_SIGNS: Signs = np.zeros(0, np.int8)
 
@@ -33,7 +34,7 @@ def learn_moment(x: float, w: float, j: int, count: FloatArray, mean: FloatArray
 def inverse_deviation(count: float, mean: float, m2: float) -> float:
     """1 / sd of a column, or 0 where its spread is rounding noise of its mean."""
     variance = m2 / count if count > 0.0 else 0.0
-    return 1.0 / math.sqrt(variance) if variance > 1e-20 * mean * mean else 0.0
+    return 1.0 / math.sqrt(variance) if variance > NOISE * NOISE * mean * mean else 0.0
 
 
 @compiled_inline
@@ -52,6 +53,16 @@ def learn_moments(X: FloatArray, weight: FloatArray, count: FloatArray, mean: Fl
         if weight[s] > 0.0:
             for j in range(X.shape[1]):
                 learn_moment(X[s, j], weight[s], j, count, mean, m2)
+
+
+@compiled
+def running_means(weight: FloatArray, mean: float, n: int) -> FloatArray:
+    """Return the mean of n weights and those up to each row, (rows,); equal weights have exactly themselves as mean."""
+    means = np.empty(weight.shape[0])
+    for s in range(weight.shape[0]):
+        mean = weight[s] if n == 0 else mean + (weight[s] - mean) / (n + 1)
+        means[s], n = mean, n + 1
+    return means
 
 
 @compiled

@@ -144,10 +144,17 @@ class Loss(ABC):
         return np.ones(y.shape, dtype=np.bool_)
 
     takes_any_number: ClassVar[bool] = True  # whether every finite number is a target
+    is_of_differences: ClassVar[bool] = False  # whether, without a ridge, it is a function of score - target alone
+
+    @property
+    def shifts(self) -> bool:
+        """Whether a number added to score and target alike changes nothing."""
+        return self.is_of_differences and not self.l2
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.takes_any_number = cls.is_coded is Loss.is_coded
+        cls.is_of_differences = cls.__dict__.get("is_of_differences", False)  # a formula of one's own has to say so
 
     def check_targets(self, y: FloatArray) -> None:
         """Raise a ``ValueError`` that names the first row of targets (n, k) this loss cannot learn from."""

@@ -32,7 +32,7 @@ class Squared(Loss):
     array([3.])
     """
 
-    name, smooth, temperature_scale = "squared_error", True, 2.0
+    name, smooth, temperature_scale, is_of_differences = "squared_error", True, 2.0, True
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """½‖s − y‖²."""
@@ -61,7 +61,7 @@ class Absolute(Loss):
     array([2.])
     """
 
-    name, smooth = "absolute_error", False
+    name, smooth, is_of_differences = "absolute_error", False, True
 
     def bare_value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Σ abs(s − y)."""
@@ -95,7 +95,7 @@ class Quantile(Loss):
     array([90.])
     """
 
-    name, smooth = "quantile", False
+    name, smooth, is_of_differences = "quantile", False, True
     tau: float = 0.5
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class Huber(Loss):
     array([1.])
     """
 
-    name, smooth, temperature_scale = "huber", True, 2.0
+    name, smooth, temperature_scale, is_of_differences = "huber", True, 2.0, True
     delta: float = 1.0
 
     def __post_init__(self) -> None:

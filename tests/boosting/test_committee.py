@@ -246,8 +246,15 @@ def test_options_that_cannot_work_are_refused(boosters, options, complaint):
 def test_a_committee_of_one_that_reads_the_last_step_is_its_booster(loss):
     alone, one = booster(loss), Committee([booster(loss)], readout="last")
     X, y = stream(200, loss, missing=0.05)
-    weight = np.random.default_rng(0).uniform(size=200).round(1)
-    assert_array_equal(one.learn(X, y, weight), alone.learn(X, y, weight))
+    weight = np.random.default_rng(0).uniform(0.1, 1, size=200).round(1)
+    means = [weight[0]]
+    for n, w in enumerate(weight[1:], 2):
+        means.append(means[-1] + (w - means[-1]) / n)
+    if loss.shifts:
+        alone.origin = y[:1].copy()
+    scores = alone.learn(X, y, weight / means)
+    scores[0] = 0.0  # a committee takes its origin from the first row, after it has answered for it
+    assert_array_equal(one.learn(X, y, weight), scores)
     assert same_state(one.boosters[0], alone)
     assert_array_equal(one.predict(X), alone.predict(X))
 
@@ -256,7 +263,8 @@ def test_a_committee_of_one_that_reads_the_mean_of_steps_is_algorithm_2():
     alone, one = booster(Absolute()), Committee([booster(Absolute())], readout="mean")
     assert alone.descent == ResidualProjection()
     X, y = stream(200)
-    assert_array_equal(one.learn(X, y), alone.learn(X, y))
+    alone.origin = y[:1].copy()
+    assert_array_equal(one.learn(X, y)[1:], alone.learn(X, y)[1:])
     assert same_state(one.boosters[0], alone)
 
 
@@ -273,6 +281,7 @@ def test_boosters_learn_in_a_committee_what_they_learn_alone():
     X, y = stream(200)
     made.learn(X, y)
     for ours, theirs in zip(made.boosters, alone, strict=True):
+        theirs.origin = y[:1].copy()
         theirs.learn(X, y)
         assert same_state(ours, theirs)
 
@@ -398,10 +407,10 @@ def test_minibatches_of_one_row_are_sequential():
 
 @pytest.mark.parametrize("kind", ["custom loss", "functions", "averaged"])
 def test_what_the_compiled_loop_does_not_know_is_learned_all_the_same(kind):
-    X, y = stream(400)
+    X, y = stream(600)
     before = COMMITTEES[kind]().learn(X, y)
     line = Committee([booster(n_learners=1, descent=GradientDescent(1e-12))]).learn(X, y)
-    assert rmse(before[200:], y[200:]) < 0.9 * rmse(line[200:], y[200:])
+    assert rmse(before[300:], y[300:]) < 0.95 * rmse(line[300:], y[300:])
 
 
 def test_models_of_others_vote_beside_our_own():

@@ -224,6 +224,7 @@ def test_a_challenger_comes_as_a_fresh_booster_of_the_same_make_that_learned_the
         came = until(made, in_a_duel, X, y)
         challenger, old = made.boosters[-1], made.boosters[0]
         twin = committee(levels=SMALL).boosters[0]
+        twin.origin = made.origin
         twin.learn(X[came - 32 : came], y[came - 32 : came])
         twin.n_rows = came
     assert len(made.boosters) == 3
@@ -281,7 +282,7 @@ def test_a_winner_takes_the_place_of_the_old_and_its_past_is_gone():
     assert made.hedge.weights.sum() == pytest.approx(1.0)
     assert not in_a_duel(made)
     assert (made.drift_replacement.wait, made.drift_replacement.rest_until) == (64, won + 64)
-    assert_array_equal(np.sort(winner.replay.y[:, 0]), np.sort(y[came - 32 : won]))
+    assert_array_equal(np.sort(winner.replay.y[:, 0]), np.sort(y[came - 32 : won] - made.origin))
 
 
 def test_whoever_leaves_is_gone_at_once_with_all_its_arrays():
@@ -321,9 +322,10 @@ def test_a_duel_counts_what_the_old_one_loses_more_on_rows_that_weigh():
         for t, w in zip(range(came, came + 40), [1.0, 0.0, 2.0, 0.5] * 10, strict=True):
             row = slice(t, t + 1)
             lost = [0.5 * (float(made.boosters[b].score(X[row])[0, 0]) - y[t]) ** 2 for b in (0, 2)]
-            more = w * (lost[0] - lost[1])
-            expected += (float(w > 0), more, more**2, w * lost[0])
             made.learn(X[row], y[row], [w])
+            share = w / made.mean_weight
+            more = share * (lost[0] - lost[1])
+            expected += (float(w > 0), more, more**2, share * lost[0])
     assert made.drift_replacement.paired_test[2:] == pytest.approx(expected, rel=1e-9)
 
 

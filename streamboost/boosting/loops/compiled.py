@@ -57,7 +57,9 @@ def line(base: Any, stack: Stack) -> base_kernels.Line:
     weights = np.zeros((stack.n_features + 1, stack.n_outputs))
     weights[-1] = base.y0
     effects = np.zeros((0, 0, stack.n_outputs))
-    return base_kernels.Line(nothing, nothing, nothing, np.zeros(0, np.int8), weights, effects)
+    return base_kernels.Line(
+        nothing, nothing, nothing, nothing, nothing, nothing, nothing, np.zeros(0, np.int8), weights, effects
+    )
 
 
 def rates(booster: Booster) -> FloatArray:

@@ -186,7 +186,9 @@ class SharedBuffers:
         )  # fmt: skip
         self.lines = bases.Line(
             _tile_bases(boosters, "count", (d,)), _tile_bases(boosters, "mean", (d,)),
-            _tile_bases(boosters, "m2", (d,)), _signs(boosters),
+            _tile_bases(boosters, "m2", (d,)), _tile_bases(boosters, "center", (d,)),
+            _tile_bases(boosters, "inverse", (d,)), _tile_bases(boosters, "low", (d,)),
+            _tile_bases(boosters, "high", (d,)), _signs(boosters),
             _tile_bases(boosters, "weights", (d + 1, m)), _tile_bases(boosters, "effects", (*n_levels, m)),
         )  # fmt: skip
         self.slopes = bases.Slopes(
@@ -248,7 +250,8 @@ def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
 
 def _tile_bases(boosters: Sequence[Booster], name: str, shape: tuple[int, ...]) -> FloatArray:
     """The bases' arrays; those of a constant, and those a rule does without, stay unused zeros."""
-    owners = [getattr(booster.base, "inputs", None) if len(shape) == 1 else booster.base for booster in boosters]
+    is_moment = name in ("count", "mean", "m2")
+    owners = [getattr(booster.base, "inputs", None) if is_moment else booster.base for booster in boosters]
     held = [getattr(owner, name, None) for owner in owners]
     if all(array is not None for array in held):
         return _tile(owners, name, (len(owners), *shape))
