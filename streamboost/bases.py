@@ -47,6 +47,10 @@ class Base(ABC):
     def add_outputs(self, k: int, score: float) -> None:
         """Make room for k more outputs, which start at ``score``."""
 
+    def terms(self, X: FloatArray) -> FloatArray | None:
+        """What each column adds to y⁰, (n, d, m); None if y⁰ is no such sum, or looks at no column."""
+        return None
+
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:  # noqa: B027 (most take numbers as they are)
         """Learn that columns hold the numbers of levels, of which more is not greater."""
 
@@ -215,6 +219,21 @@ class Linear(Base):
             self.low[:], self.high[:] = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
             empty = np.isnan(self.low)
             self.low[empty], self.high[empty] = np.inf, -np.inf
+
+    def terms(self, X: FloatArray) -> FloatArray:
+        """What each column adds to y⁰, (n, d, m): all but the intercept."""
+        weights = self.weights[:-1]
+        if len(self.signs):
+            weights = np.where(self.signs[:, None] * weights < 0.0, 0.0, weights)
+        Z = np.empty((len(X), len(self.weights)))
+        base_kernels.place_rows(X, self.line, Z)
+        terms: FloatArray = Z[:, :-1, None] * weights
+        if len(self.categorical):
+            levels, last = X[:, self.categorical], self.effects.shape[1] - 1  # all beyond the last one share it
+            known = np.where((levels >= 0) & (levels <= last), levels, last).astype(np.int64)
+            added = self.effects[np.arange(len(self.categorical)), known]  # (n, categories, m)
+            terms[:, self.categorical] += np.where(np.isnan(levels)[..., None], 0.0, added)
+        return terms
 
     @property
     def _cat_at(self) -> IntArray:

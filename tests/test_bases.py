@@ -316,6 +316,28 @@ def test_options_that_cannot_work_are_refused(options, complaint):
         Linear(**options)
 
 
+@pytest.mark.parametrize("loss", [Squared(n_outputs=2), Softmax(n_classes=2)], ids=["rls", "adagrad"])
+def test_what_columns_add_and_the_intercept_are_what_a_line_says(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = X[:, [0]] * [[1.0, -2.0]] if loss.n_targets == 2 else (X[:, [0]] > 0).astype(float)
+    X[:, 1] = rng.integers(6, size=200)  # levels 4 and 5 have no place of their own
+    X[rng.uniform(size=X.shape) < 0.1] = np.nan
+    base = opened(Linear(monotonic_cst={0: 1}), 4, 2)
+    base.set_categorical(np.array([1]), 4)
+    one_by_one(base, X, y, loss)
+    X[:3, 0] = 100.0, -100.0, np.nan
+    terms = base.terms(X)
+    assert terms.shape == (200, 4, 2)
+    assert_allclose(terms.sum(axis=1) + base.weights[-1], base.predict(X), atol=1e-12)
+    assert_array_equal(terms[2, 0], 0.0)
+
+
+def test_of_constants_and_frozen_models_it_is_not_known_what_columns_add():
+    assert opened(Constant(1.0)).terms(np.zeros((2, 3))) is None
+    assert opened(Frozen(lambda X: X[:, 0])).terms(np.zeros((2, 3))) is None
+
+
 # Frozen
 
 

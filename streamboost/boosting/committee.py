@@ -205,16 +205,6 @@ class Committee(BoostedModel):
             weights[key] = weights.get(key, 0.0) + weight
         return dict(sorted(weights.items(), key=lambda item: -item[1]))
 
-    def feature_gains(self) -> FloatArray:
-        """Each column's share in what the splits gain, in the trees as they stand, of those the hedge listens to."""
-        gains = np.zeros(self.boosters[0].stack.n_features)
-        for b, booster in enumerate(self.boosters):
-            own: FloatArray = booster.stack.feature_gains()  # type: ignore[attr-defined]
-            heard = self.hedge.weights[(self.hedge.experts == [b, booster.stack.n_learners]).all(axis=1)].sum()
-            if own.sum() > 0:
-                gains += own / own.sum() * (heard + 1e-9)  # even where none is heard, say what there is
-        return gains / (gains.sum() or 1.0)
-
     # Growing.
 
     def check_growth(self, n_features: int, n_outputs: int, n_categorical: int, n_levels: int) -> None:

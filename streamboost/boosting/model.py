@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from streamboost._types import FloatArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
+from streamboost.boosting.importances import measure_importances
 from streamboost.boosting.loops import choose
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
@@ -98,6 +99,13 @@ class BoostedModel(ABC):
     def predict(self, X: FloatArray) -> FloatArray:
         """Return the prediction of every row: its score through the loss's link."""
         return self.loss.predict(self.score(X))
+
+    def feature_importances(self, owners: IntArray | None = None) -> FloatArray | None:
+        """Return the share of each column in how far predictions move with it, (c,); None if learners are no trees.
+
+        ``owners`` says to which column each place in a row belongs, if they are not columns by themselves.
+        """
+        return measure_importances(self, owners)
 
     @property
     def n_features(self) -> int | None:

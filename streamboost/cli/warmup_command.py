@@ -75,6 +75,7 @@ def _trees() -> None:
         model.learn_one({0: 0.5, 1: 0.5}, target[0])
         model.predict_one({0: 0.5})
         list(model.staged_predict(X))
+        _ = model.feature_importances_
 
 
 def _lines() -> None:

@@ -163,15 +163,14 @@ def _weights(committee: Any) -> list[dict[str, Any]]:
 
 
 def _importances(model: Any, committee: Any) -> dict[str, float]:
-    """Return the columns with the largest gains and their shares, where the learners are trees."""
-    if committee is None or not all(hasattr(booster.stack, "feature_gains") for booster in committee.boosters):
+    """Return the columns with the largest importances and their shares, where the learners are trees."""
+    encoder = getattr(model, "encoder_", None)
+    found = None if committee is None else committee.feature_importances(None if encoder is None else encoder.owners)
+    if found is None:
         return {}
-    gains, encoder = committee.feature_gains(), getattr(model, "encoder_", None)
-    if encoder is not None:  # of a date, its parts together
-        gains = np.bincount(encoder.owners, gains, encoder.n_features)
     names = getattr(encoder, "names", None)
     shares: dict[str, float] = {}
-    for j in np.argsort(-gains, kind="stable")[:COLUMNS].tolist():
+    for j in np.argsort(-found, kind="stable")[:COLUMNS].tolist():
         name = _text(j if names is None else names[j])
-        shares[name] = shares.get(name, 0.0) + float(f"{gains[j]:.4g}")
+        shares[name] = shares.get(name, 0.0) + float(f"{found[j]:.4g}")
     return {name: share for name, share in shares.items() if share > 0}

@@ -478,15 +478,17 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Each column's share in the gain of all splits, as the trees that are listened to stand now, (d,).
+        """Each column's share in how far predictions move with it, as the model stands now, (d,).
 
-        That of a date is the sum of what its parts gain.
+        Rows that the longest memory holds take the value another row has in the column, and the squares of how far
+        their predictions move (probabilities, for classes) are added up: base and trees together, as the hedge listens
+        to them. The shares sum to 1. A frozen base is not asked: then they speak of the trees alone.
         """
         check_is_fitted(self)
-        if not hasattr(self.booster_.stack, "feature_gains"):
+        shares = self.committee_.feature_importances(self.encoder_.owners)
+        if shares is None:
             raise AttributeError(f"feature_importances_ needs trees, but the learner is {self.learner!r}.")
-        gains, encoder = self.committee_.feature_gains(), self.encoder_
-        return np.bincount(encoder.owners, gains, encoder.n_features).astype(float) if encoder.dates else gains
+        return shares
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that :func:`streamboost.load` reads; no pickle."""

@@ -75,7 +75,7 @@ def column_kinds(model: Any) -> dict[str, Kind]:
 
 
 def importances(model: StreamEstimator) -> dict[str, float] | None:
-    """Each column's share in the gain of all splits, the largest first; None where there are no trees."""
+    """``feature_importances_`` by the names of columns, the largest first; None where there are no trees."""
     try:
         shares = model.feature_importances_
     except AttributeError:

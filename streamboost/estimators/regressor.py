@@ -85,7 +85,10 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         Whom the hedge trusts, by memory and number of learners.
     events_ : list of Event
         What happened when: memory dropped, new classes, new columns, memory limited.
-    edges_, feature_importances_ : arrays of shape (all learners,) and (d,)
+    edges_ : array of shape (all learners,)
+        The share of its targets that each learner explains on the latest rows; longest memory first.
+    feature_importances_ : array of shape (d,)
+        Each column's share in how far predictions move with it, base and trees together.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

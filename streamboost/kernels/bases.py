@@ -89,6 +89,13 @@ def standardize_row(x: FloatArray, count: FloatArray, mean: FloatArray, m2: Floa
     z[d] = 1.0
 
 
+@compiled
+def place_rows(X: FloatArray, line: Line, Z: FloatArray) -> None:
+    """Write the coordinates of rows, (n, d + 1)."""
+    for s in range(X.shape[0]):
+        place_row(X[s], line, Z[s])
+
+
 @compiled_inline
 def set_base(x: FloatArray, line: Line, cat_at: IntArray, z: FloatArray, out: FloatArray) -> None:
     """y⁰ of a row, (m,)."""
@@ -143,8 +150,7 @@ def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, s
                 low[j] = X[s, j] if X[s, j] < low[j] else low[j]
                 high[j] = X[s, j] if X[s, j] > high[j] else high[j]
     follow_moments(line, slopes)
-    for s in range(X.shape[0]):
-        place_row(X[s], line, Z[s])
+    place_rows(X, line, Z)
 
 
 @compiled_inside

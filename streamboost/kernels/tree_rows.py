@@ -116,6 +116,72 @@ def route(X: FloatArray, trees: Trees, depth: int, other: int) -> Leaves:
     return leaf
 
 
+@compiled_inside
+def mark_left(columns: FloatArray, i: int, depth: int, trees: Trees, other: int, left: BoolArray) -> None:
+    """Mark which rows would go left at each node of tree i, (nodes, n), by the same rule as :func:`find_leaves`."""
+    first, n_nodes = i * ((1 << depth) - 1), (1 << depth) - 1
+    feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
+    subset, level_bins, cat_at = trees.subset, trees.level_bins, trees.cat_at
+    for p in range(n_nodes):
+        j, cut, missing, n = feature[first + p], threshold[first + p], missing_left[first + p], columns.shape[1]
+        if j < 0:
+            left[p] = True
+        elif cut == cut or level_bins.shape[1] == 0:
+            for s in range(n):
+                v = columns[j, s]
+                left[p, s] = (v <= cut) | (missing & (v != v))
+        else:
+            bins, levels = level_bins[i, cat_at[j]], subset[first + p]
+            for s in range(n):
+                v = columns[j, s]
+                bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
+                left[p, s] = (levels >> bin_) & np.uint64(1) != 0 if v == v else missing
+
+
+@compiled
+def add_moves(
+    X: FloatArray, trees: Trees, depth: int, other: int, l2: float, owners: IntArray, moves: FloatArray
+) -> None:
+    """Add how far the score of a row moves as each column takes the value of the row before, to ``moves`` (n, c, m).
+
+    ``owners`` (d,) says to which of the c columns each place in a row belongs. A tree is asked anew only below the
+    first node at which the two values part, so that the cost does not grow with the number of columns.
+    """
+    n, n_trees, n_leaves, m = X.shape[0], trees.level_bins.shape[0], 1 << depth, moves.shape[2]
+    stats = trees.stats.reshape(n_trees, n_leaves, m + 1)
+    bounds = trees.bounds.reshape(n_trees, trees.bounds.shape[0] // max(n_trees, 1), 2)
+    steps = leaf_steps(stats, bounds, l2, trees.eta, n_trees)
+    columns, left = np.ascontiguousarray(X.T), np.empty((n_leaves - 1, n), np.bool_)
+    owner = np.empty(n_leaves - 1, np.int64)  # of each node
+    turns = np.empty((depth, 3), np.int64)  # columns whose exchange changes the way: which, and where it goes then
+    for i in range(n_trees):
+        mark_left(columns, i, depth, trees, other, left)
+        for p in range(n_leaves - 1):
+            j = trees.feature[i * (n_leaves - 1) + p]
+            owner[p] = owners[j] if j >= 0 else -1
+        for s in range(n):
+            before, leaf, n_turns = s - 1 if s > 0 else n - 1, 0, 0
+            for level in range(depth):
+                p = (1 << level) - 1 + leaf
+                goes_left = left[p, s]
+                if left[p, before] != goes_left:
+                    is_new = True
+                    for t in range(n_turns):
+                        is_new &= turns[t, 0] != owner[p]
+                    if is_new:
+                        turns[n_turns, 0], turns[n_turns, 1] = owner[p], level + 1
+                        turns[n_turns, 2] = 2 * leaf + int(goes_left)
+                        n_turns += 1
+                leaf = 2 * leaf + 1 - int(goes_left)
+            for t in range(n_turns):
+                column, there = turns[t, 0], turns[t, 2]
+                for level in range(turns[t, 1], depth):
+                    p = (1 << level) - 1 + there
+                    there = 2 * there + 1 - int(left[p, before if owner[p] == column else s])
+                for k in range(m):
+                    moves[s, column, k] += steps[i, leaf, k] - steps[i, there, k]
+
+
 @compiled
 def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> FloatArray:
     """Return what the leaves (n, k) of the first k trees say, (n, k, m), each within its bounds if it has any."""

@@ -326,12 +326,15 @@ class TreeStack(Stack):
             raise ValueError(f"{told} Call add_features before rows that have more.")
         if len(X) == 0:  # which is asked to learn their type: no reason to compile anything yet
             return np.zeros((0, self.n_learners), np.uint16)
-        trees = Trees(
-            NO_STEPS, self.feature.reshape(-1), self.threshold.reshape(-1), self.missing_left.reshape(-1),
+        return tree_rows.route(X, self._trees(NO_STEPS), self.max_depth, self.other_bin)
+
+    def _trees(self, eta: FloatArray) -> Trees:
+        """What the kernels read, with these steps."""
+        return Trees(
+            eta, self.feature.reshape(-1), self.threshold.reshape(-1), self.missing_left.reshape(-1),
             self.subset.reshape(-1), self.stats.reshape(-1, self.n_outputs + 1), self.bounds.reshape(-1, 2),
             self.level_bins, self.cat_at,
         )  # fmt: skip
-        return tree_rows.route(X, trees, self.max_depth, self.other_bin)
 
     def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
         """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
@@ -343,6 +346,14 @@ class TreeStack(Stack):
         gains = np.zeros(self.n_features)
         np.add.at(gains, self.feature[is_split], self.gain[is_split])
         return gains
+
+    def add_moves(self, X: FloatArray, eta: FloatArray, owners: IntArray, moves: FloatArray) -> None:
+        """Add how far steps ``eta`` (N,) move the score of a row as each column takes the value of the row before.
+
+        That is for rows (n, d), the first of which comes after the last, and c columns, to ``moves`` (n, c, m).
+        ``owners`` (d,) says to which column each place in a row belongs; those of one column are exchanged together.
+        """
+        tree_rows.add_moves(X, self._trees(eta), self.max_depth, self.other_bin, self.l2, owners, moves)
 
 
 def _checked_share(max_features: object) -> Any:

@@ -175,7 +175,7 @@ def test_the_numbers_and_summaries_are_those_that_were_published(watch):
         assert text("#number-quarantine .number") == "5"
         assert text("#error-summary") == "Accuracy 0.8 lately, 0.901 over all rows."
         assert text("#weights-summary").startswith("Most trusted: 16,384 rows · 12 learners, 75 % of the vote.")
-        assert text("#importances-summary") == "price gives 50 % of the gain of all splits, demand 30 %."
+        assert text("#importances-summary") == "price accounts for 50 % of how far predictions move, demand 30 %."
         assert re.search(r"Of 16 learners, 0 earn an edge above 0\.01, 14 do harm", text("#edges-summary"))
         assert text("#pending-summary") == "0 rows wait for a label."
         assert "memory dropped: 1" in text("#events-summary")

@@ -160,6 +160,27 @@ def test_feature_gains_name_the_column_that_matters_and_follow_refits():
     assert stack.feature_gains().argmax() == 2
 
 
+@pytest.mark.pairwise(kind=["numbers", "levels", "bounds"], missing=[0.0, 0.2], owners=["each", "pairs"], m=[1, 2])
+def test_a_score_moves_with_a_column_as_if_its_value_had_been_another(kind, missing, owners, m):
+    m = 1 if kind == "bounds" else m
+    X, target = some_rows(90, 4, m, missing=missing)
+    levels = [1, 3] if kind == "levels" else []
+    X[:, levels] = np.floor(3 * np.abs(X[:, levels]))  # some beyond those that are told apart
+    options = {"monotonic_cst": {0: 1, 2: -1}} if kind == "bounds" else {}
+    stack = opened(4, m, 3, levels=levels, n_levels=5, max_depth=4, **options)
+    for i in range(2):  # the third is a single leaf
+        stack.refit(i, window_of(X, stack.n_bins, levels, 5), target * (i + 1), np.linspace(0.1, 1 + i, 90))
+    eta = np.array([0.5, 2.0, 1.0])
+    owner = np.arange(4) if owners == "each" else np.array([0, 1, 1, 0])
+    moves = np.zeros((90, owner.max() + 1, m))
+    stack.add_moves(X, eta, owner, moves)
+    for c in range(owner.max() + 1):
+        there = np.where(owner == c, np.roll(X, 1, axis=0), X)
+        expected = -np.einsum("i,nim->nm", eta, stack.predict(there) - stack.predict(X))
+        np.testing.assert_allclose(moves[:, c], expected, atol=1e-12)
+    assert np.abs(moves).max() > 0.1
+
+
 def test_of_two_equal_columns_the_first_is_split_on():
     X, target = some_rows(200, 2)
     stack, _ = refitted(np.column_stack([X, X]), target, max_depth=4)

@@ -95,8 +95,8 @@ function showImportances(rows) {
   const observed = history.observations.map((one) => new Map(Object.entries(one.importances ?? {})));
   const [first, second] = [...(observed.at(-1) ?? [])].sort((a, b) => b[1] - a[1]);
   const words = first === undefined
-    ? "These learners have no importances: only trees do, once they have split."
-    : `${columnName(first[0])} gives ${share(first[1])} of the gain of all splits`
+    ? "No importances: these learners are no trees, or nothing has been learned yet."
+    : `${columnName(first[0])} accounts for ${share(first[1])} of how far predictions move`
       + `${second === undefined ? "" : `, ${columnName(second[0])} ${share(second[1])}`}.`;
   charts.importances.show(rows, observed, history.events, words, {
     most: COLUMNS,
