@@ -18,8 +18,8 @@ def describe(model: StreamEstimator) -> dict[str, Any]:
     """All that JSON can hold of what a model says of itself.
 
     That is ``kind``, ``task``, ``rows``, ``parameters`` (those that differ from the defaults), ``columns`` (name and
-    kind), ``classes`` (None for numbers), ``loss``, ``memories`` (each with its learners and their ``edges``),
-    ``weights``, ``importances``, ``events``, ``bytes``.
+    kind), ``classes`` (None for numbers), ``frozen``, ``loss``, ``memories`` (each with its learners and their
+    ``edges``), ``weights``, ``importances``, ``events``, ``bytes``.
 
     Examples
     --------
@@ -38,6 +38,7 @@ def describe(model: StreamEstimator) -> dict[str, Any]:
         "parameters": _changed_parameters(model),
         "columns": [],
         "classes": None,
+        "frozen": model.is_frozen,
     }
     if not hasattr(model, "committee_"):
         return about

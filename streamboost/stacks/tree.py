@@ -6,6 +6,7 @@ histograms of a window of rows. Splits are remembered as raw values, so rows nee
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -339,6 +340,12 @@ class TreeStack(Stack):
     def predict_leaves(self, leaf_ids: LeafIds) -> FloatArray:
         """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
         return tree_rows.read(leaf_ids, self.stats, self.bounds, self.l2)
+
+    def for_prediction(self) -> TreeStack:
+        """Leave out what the splits gained."""
+        twin = copy.copy(self)
+        twin.__dict__.pop("gain", None)
+        return twin
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""
