@@ -6,12 +6,10 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-import numpy as np
-
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.features.reading import Kind
-from streamboost.persistence.object_graph import flatten
+from streamboost.persistence.object_graph import count_bytes
 
 
 def describe(model: StreamEstimator) -> dict[str, Any]:
@@ -96,7 +94,7 @@ def plain_metrics(report: Any) -> dict[str, dict[str, float | None]]:
 
 def size(model: object) -> int:
     """The bytes of all arrays of a model."""
-    return sum(value.nbytes for value in flatten(model).values() if isinstance(value, np.ndarray))
+    return count_bytes(model)
 
 
 def plain(value: Hashable) -> Any:

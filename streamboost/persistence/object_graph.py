@@ -59,6 +59,16 @@ def same_state(a: object, b: object) -> bool:
     return left.keys() == right.keys() and all(_equal(value, right[at]) for at, value in left.items())
 
 
+def count_bytes(model: object) -> int:
+    """Return the bytes of all arrays of a model; one that is reachable twice counts twice."""
+    if is_plain_array(model):
+        return model.nbytes
+    if type(model) in PLAIN:
+        return 0
+    parts = take_apart(model)
+    return 0 if parts is None else sum(map(count_bytes, parts.items))
+
+
 class Parts(NamedTuple):
     """What a container or an object consists of."""
 
