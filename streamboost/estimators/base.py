@@ -25,12 +25,13 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
+from streamboost.boosting.growth import NEVER, Growth
 from streamboost.errors import refused, require
 from streamboost.estimators import defaults
 from streamboost.estimators.parameters import refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.features.chunk import check_weight
+from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect, select_rows
@@ -63,7 +64,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         learner: Any = "tree",
         base: Any = "linear",
         descent: Any = None,
-        memory: int | Sequence[int] | None = (256, 1024, 4096, 16384),
+        memory: int | Sequence[int] | Literal["grow"] | None = "grow",
         budget: float = 1.0,
         readout: Literal["hedge", "last", "mean"] = "hedge",
         iterate: Iterate = "last",
@@ -254,10 +255,30 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         fresh = type(self)(**self.get_params(deep=False))
         prepared = fresh._prepare(X, y, sample_weight, classes=classes)
         warn_of_tail(prepared.targets._replace(y=prepared.targets.y[prepared.weight > 0]))
-        fresh._learn_prepared(prepared)
+        growth = prepared.committee.growth if isinstance(prepared.X, np.ndarray) else None
+        if growth is not None:
+            growth.rest_until = NEVER  # the whole table comes at once, after it was learned row by row
+        scores = fresh._learn_prepared(prepared)
+        if growth is not None:
+            growth.rest_until = 2 * fresh.committee_.n_rows
+            fresh._study(growth, prepared, scores)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
         return self
+
+    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray) -> None:
+        """Sweep over prepared rows that were learned; ``scores`` are those of the vote before."""
+        committee, counts = self.committee_, prepared.weight > 0
+        y, said = self._coded(prepared.targets.y[counts], scores[counts])
+        if committee.origin is not None:
+            y, said = y - committee.origin, said - committee.origin
+        X: Any = prepared.X
+        rows = Chunk(np.ascontiguousarray(X[counts]), y, prepared.weight[counts] / committee.mean_weight)
+        growth.study(committee, rows, said)
+
+    def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return targets and scores as the loss has them, once all rows are known."""
+        return y, scores
 
     def _encode(self, X: Any, dialect: Dialect, encoder: Encoder, *, known_only: bool) -> Encoded:
         """Encode rows of any kind; change nothing."""

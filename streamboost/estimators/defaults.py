@@ -48,6 +48,7 @@ LEVELS = (
     Level(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
     Level(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
+LADDER = (256, 1024, 4096, 16384)  # memories that a model begins with
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart
 SPARING = 32
@@ -124,7 +125,10 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     ]  # fmt: skip
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
-    return Committee(boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs)
+    return Committee(
+        boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs,
+        grows=isinstance(options.memory, str),
+    )  # fmt: skip
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None, places: IntArray | None = None) -> Any:
@@ -159,6 +163,7 @@ def _by_number(monotonic_cst: Mapping[Hashable, int], names: Sequence[Hashable] 
 
 def check_memory(memory: Any) -> list[int | None]:
     """Memories, the longest first."""
+    memory = LADDER if isinstance(memory, str) and memory == "grow" else memory
     given = list(memory) if isinstance(memory, Sequence | np.ndarray) and not isinstance(memory, str) else [memory]
     if not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in given):
         raise refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
