@@ -236,10 +236,11 @@ class Booster(BoostedModel):
             make = functools.cache(lambda: copy.deepcopy(self.present))
             for _ in range(len(X)):
                 self.past.offer(make)
-        if not self.rests:
+        if self.replay is not None and self.rests and self.replay.seen % SAMPLED:
+            nothing = np.zeros_like(answer.h)
+            self.edges.add(nothing, nothing, weight)
+        else:
             self.edges.add(answer.targets, answer.h, weight)
-        elif self.replay is not None and self.replay.seen % SAMPLED == 0:
-            self.edges.add(answer.targets[:1], answer.h[:1], weight[:1])
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         has_begun = self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners
         if has_begun and not self.rests:

@@ -51,6 +51,7 @@ class Growth:
     def __init__(self) -> None:
         self.rest_until = 0  # nobody comes before that row
         self.joined_at = -1  # the row from which on it has a vote; -1: none yet
+        self.is_proven = False  # whether it has earned its vote
 
     def review(self, committee: Committee) -> None:
         """Let a booster come, have a vote, or leave; to be called between rows."""
@@ -103,7 +104,7 @@ class Growth:
             committee.hedge.leave(0)
             committee.boosters.pop(0)
             committee.hedge.experts[:, 0] -= 1
-            self.joined_at, self.rest_until = -1, 2 * committee.n_rows
+            self.joined_at, self.is_proven, self.rest_until = -1, False, 2 * committee.n_rows
 
     def _is_wanted(self, committee: Committee) -> bool:
         """Whether the longest memory is full and believed."""
@@ -126,10 +127,13 @@ class Growth:
                 detail = f"{booster.replay.fill:,} rows, {booster.stack.n_learners} trees"
                 committee.events.append(Event(committee.n_rows, "memory grown", detail))
             return
-        trust, since = _trust(committee, 0), committee.n_rows - self.joined_at
-        if trust < (EARNED if TRIAL_ROWS <= since < TRIAL_ROWS + 64 else FORGOTTEN) and since >= TRIAL_ROWS:
+        if committee.n_rows - self.joined_at < TRIAL_ROWS:
+            return
+        if _trust(committee, 0) < (FORGOTTEN if self.is_proven else EARNED):
             self.leave(committee)
             committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
+        else:
+            self.is_proven = True
 
     def _vote(self, committee: Committee, more: FloatArray, weight: FloatArray) -> None:
         """Give partial sums of the booster that holds all rows a vote.
