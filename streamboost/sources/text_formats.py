@@ -22,9 +22,8 @@ from streamboost.sources.dialects import UTF_8, Dialect, is_bytewise, sniff_deli
 from streamboost.sources.inference import is_nearly_numbers, with_dates
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice, with_kinds
 
-# A column that is whole so far may have a fraction later on, and one that is empty numbers. What is no UTF-8 in the
-# first rows is a bad row, not a column of bytes.
-WIDER = {pa.null(): pa.float64(), pa.int64(): pa.float64(), pa.binary(): pa.string()}
+# A column that is whole so far may have a fraction later on, and one that is empty numbers.
+WIDER = {pa.null(): pa.float64(), pa.int64(): pa.float64()}
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
 ENCODINGS = "Say which encoding it is in, such as encoding='latin-1' (--encoding latin-1), or convert it to UTF-8"
 LINE_ENDS = (
@@ -163,6 +162,10 @@ class CsvFormat(TextFormat):
             raise ValueError(f"{found}, expected distinct names. {way_out}")
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
+
+    def _readable_utf8(self, data: bytes) -> bytes:
+        """Return first rows in UTF-8; what is none is a slip in its column, not a sign that it holds bytes."""
+        return data.decode(self.row_encoding, "replace").encode()
 
     def _infer_schema(self, data: bytes) -> Any:
         """Infer as Arrow does, but take text that is nearly all numbers or dates for these: the others are bad rows.
