@@ -16,9 +16,12 @@ and gives one way out.
 import difflib
 import importlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
+
+SKIP = re.compile(r"(, |,? or )pass on_bad='skip'(, or )?")  # a way out of a bad row, among others
 
 
 class MissingDependency(ImportError):

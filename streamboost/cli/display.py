@@ -157,7 +157,10 @@ def print_metrics(console: Console, title: str, metrics: dict[str, Any]) -> None
     """Print metrics over all rows and over the latest."""
     found = {name: (values["running"], values["windowed"]) for name, values in metrics.items()}
     rows = [(name, *map(number, pair)) for name, pair in found.items() if pair != (None, None)]
-    print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
+    if rows:
+        print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
+    else:  # nothing was learned
+        console.print(title)
 
 
 def number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import time
@@ -74,6 +75,8 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
     reasons = [found | {"reason": in_options(found["reason"])} for found in one.bad.most_frequent()]
     if failure is None and one.bad.n_new and one.rows == resumed_at and not signals:
         failure = f"no row was learned: all {one.bad.n_new:,} are bad, such as: {reasons[0]['reason']}"
+    if failure is not None and not one.rows:
+        failure += _other_task(one.options.task, reasons[0]["reason"])
     failed = {} if failure is None else {"error": in_options(failure), "code": 1}
     return {
         "rows": one.rows,
@@ -92,6 +95,14 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
         **failed,
     }
+
+
+def _other_task(task: Task, reason: str) -> str:
+    """Return the end of a sentence that names the other task, if all rows may be bad for want of it."""
+    for other, expected, found in (("classification", "a number", "classes"), ("regression", "a class", "numbers")):
+        if task != other and re.match(f"the target .* is (?!missing).*, expected {expected}", reason):
+            return f" If the targets are {found}: --task {other}."
+    return ""
 
 
 def check_report(path: Path | None) -> None:
