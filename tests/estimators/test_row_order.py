@@ -58,7 +58,9 @@ def test_a_warning_made_an_error_leaves_the_model_as_it_was(oversampled):
     assert same_state(model, before)
 
 
-@pytest.mark.parametrize("counts", [[50, 50, 50], [40, 40, 40], [100, 100], [900, 100], [300] * 10, [800, 100, 100]], ids=str)
+@pytest.mark.parametrize(
+    "counts", [[50, 50, 50], [40, 40, 40], [100, 100], [900, 100], [300] * 10, [800, 100, 100]], ids=str
+)
 def test_a_sorted_table_is_told_of(counts):
     with pytest.warns(UserWarning, match=f"class {len(counts) - 1} is 100.0% of the last tenth"):
         look_at(np.repeat(np.arange(len(counts)), counts))
