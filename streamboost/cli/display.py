@@ -34,9 +34,9 @@ def sentence_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def print_error(sentence: str) -> None:
-    """Print why a command failed."""
-    terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
+def print_error(sentence: str, *, style: str = "red") -> None:
+    """Print why a command failed, or a warning."""
+    terminal(stderr=True).print(f"streamboost: {sentence}", style=style, soft_wrap=True)
 
 
 def print_columns(

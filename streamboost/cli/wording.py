@@ -12,6 +12,7 @@ TYPE = re.compile(r"\btypes\[(['\"])(?P<column>.*?)\1\] is '?(?P<kind>\w+(\[[^\]
 MAX_BAD = re.compile(r"\bmax_bad=([\d.e-]*\d)")
 PYTHON = (  # what is said in Python, and on the command line
     (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+) \((--[^()]*)\)"), r"\1"),
+    (re.compile(r"\bX\.astype\([^)]*\) \((--[^()]*)\)"), r"\1"),
     (re.compile(r"(--[\w-]+) \(\w+=\w+\)"), r"\1"),
     (re.compile(r"\b(delimiter|decimal|encoding|names) is (?=['(])"), r"--\1 is "),
     (re.compile(r"\btypes (names|says)\b"), r"--type \1"),

@@ -11,6 +11,7 @@ that knows what was new in them, so that an error changes nothing, and predictin
 from __future__ import annotations
 
 import copy
+import warnings
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,7 +26,7 @@ import pyarrow as pa
 from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.dates import PARTS, is_date_value, owners_of, places_of, seconds_of_texts, spread, width_of
-from streamboost.features.numeric_text import MANY_LEVELS, looks_numeric, warn_of_numeric_text
+from streamboost.features.numeric_text import MANY_LEVELS, NumericText, looks_numeric
 from streamboost.features.reading import (
     Dates,
     Dialect,
@@ -471,7 +472,7 @@ class _Draft:
         if self.known_only or not (added or renamed or self.kinds or levels):
             return encoder
         if self.numeric_texts and not any(map(looks_numeric, encoder.categories.values())):  # once, of the first
-            warn_of_numeric_text(self.numeric_texts)
+            warnings.warn(NumericText(self.numeric_texts), stacklevel=2)
         grown = copy.copy(encoder)  # without the index
         grown.n_features = self.n_features
         if self.added:
