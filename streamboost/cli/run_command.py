@@ -156,7 +156,7 @@ def run(
         if key is None and (workers is not None or ray is not None):
             raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
         before = steps.read_before(model, "--continue" if go_on else "--resume") if resume or go_on else None
-        target = steps.same_target(before, target)
+        target = steps.same_target(before, target, model, goes_on=resume or go_on)
         if before is not None:
             steps.check_same_scores(before, metric, window)
             steps.check_same_predictions(before, predictions, console)

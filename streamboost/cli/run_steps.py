@@ -249,11 +249,19 @@ def read_before(directory: Path | None, option: str) -> Checkpoint | None:
     return found if holds_something else None
 
 
-def same_target(before: Checkpoint | None, target: str | None) -> str:
+def same_target(before: Checkpoint | None, target: str | None, directory: Path | None, *, goes_on: bool) -> str:
     """Return the target that was given, else that of the run before."""
-    if target is None and before is None:
-        raise UsageError("Missing option '--target': the column to predict. Try: streamboost run --help")
-    return target or str(before.state["target"])  # type: ignore[union-attr]
+    if target is not None:
+        return target
+    if before is not None:
+        return str(before.state["target"])
+    if goes_on:
+        found = f"{str(directory)!r} holds no model yet to go on with. Look for a typo"
+        raise UsageError(f"{found}, or begin one there with --target COL, the column to predict.")
+    if directory is not None and directory.is_dir() and checkpoint_paths(directory):
+        found = f"{str(directory)!r} holds a model already, and --target is missing"
+        raise UsageError(f"{found}. Add --continue to go on with new rows, or --resume to go on where it stopped.")
+    raise UsageError("Missing option '--target': the column to predict. Try: streamboost run --help")
 
 
 def first_rows(

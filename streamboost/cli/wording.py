@@ -11,10 +11,10 @@ from streamboost.errors import SKIP, did_you_mean
 TYPE = re.compile(r"\btypes\[(['\"])(?P<column>.*?)\1\] is '?(?P<kind>\w+(\[[^\]]*\])?|[^',]+)'?,")
 MAX_BAD = re.compile(r"\bmax_bad=([\d.e-]*\d)")
 PYTHON = (  # what is said in Python, and on the command line
-    (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+) \((--[^()]*)\)"), r"\1"),
+    (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+|\[?\.\.\.\]?) \((--[^()]*)\)"), r"\1"),
     (re.compile(r"\bX\.astype\([^)]*\) \((--[^()]*)\)"), r"\1"),
     (re.compile(r"(--[\w-]+) \(\w+=\w+\)"), r"\1"),
-    (re.compile(r"\b(delimiter|decimal|encoding|names) is (?=['(])"), r"--\1 is "),
+    (re.compile(r"\b(delimiter|decimal|encoding|names|format) is (?=['(])"), r"--\1 is "),
     (re.compile(r"\btypes (names|says)\b"), r"--type \1"),
     (re.compile(r"\ba pyarrow type or its name\. Use [^.]*\."), "a type such as string, float64, int64 or bool."),
     (re.compile(r", or start from None\."), ", or begin in another directory."),

@@ -27,7 +27,7 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.errors import refused, require
 from streamboost.estimators import defaults
-from streamboost.estimators.parameters import refuse_unknown
+from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
 from streamboost.features.chunk import check_weight
@@ -84,6 +84,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
         self.date_parts = date_parts
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; an unknown one is refused with the one that was probably meant."""
+        known = self._get_param_names()
+        for unknown in [name for name in params if name.partition("__")[0] not in known]:
+            raise ValueError(no_parameter(type(self).__name__, unknown, known))
+        super().set_params(**params)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

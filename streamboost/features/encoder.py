@@ -11,9 +11,9 @@ that knows what was new in them, so that an error changes nothing, and predictin
 from __future__ import annotations
 
 import copy
-import warnings
 import math
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from reprlib import repr as brief
@@ -128,7 +128,7 @@ class Encoder:
         self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024, date_parts: bool = False
     ) -> None:
         if new_columns not in ("error", "grow"):
-            raise ValueError(f"new_columns is {new_columns!r}, expected 'error' or 'grow'. If unsure, leave it out.")
+            raise refused("new_columns", new_columns, "'error' or 'grow'. If unsure, leave it out.")
         if not isinstance(max_categories, (int, np.integer)) or max_categories < 1:
             expected = "a whole number of at least 1. If unsure, leave it out: the default is 1024."
             raise refused("max_categories", max_categories, expected)

@@ -84,7 +84,7 @@ class TextFormat(ABC):
             found = self._infer_schema(self._readable_utf8(data))
         except UNREADABLE as error:
             or_types = ", or other types=... (--type)" if self.types else ""
-            way_out = f"Pass format=... if the file is of another kind than its name says{or_types}."
+            way_out = f"Pass format=... (--format) if the file is of another kind than its name says{or_types}."
             raise ValueError(f"{file}: none of the first rows can be read; they say: {error}. {way_out}") from error
         wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
         self.schema = plain_schema(with_kinds(wider, self.kinds, is_text=True), self.types, file)
@@ -155,10 +155,10 @@ class CsvFormat(TextFormat):
             if "\r" in text.rstrip("\r\n"):
                 raise ValueError(f"{file} has a carriage return within its first line. {LINE_ENDS}") from error
             found = f"{file}: the first line cannot be read as names ({error})"
-            raise ValueError(f"{found}. Mend it, or pass names=[...].") from error
+            raise ValueError(f"{found}. Mend it, or pass names=[...] (--names).") from error
         if len(set(self.names)) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
-            way_out = "Rename one of them; if there are no names in the first line, pass names=[...]."
+            way_out = "Rename one of them; if there are no names in the first line, pass names=[...] (--names)."
             found = f"{file} names two columns {twice!r} in its first line"
             raise ValueError(f"{found}, expected distinct names. {way_out}")
         if self.schema is not None:

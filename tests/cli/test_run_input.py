@@ -230,6 +230,18 @@ def test_the_error_says_the_very_command_that_goes_on_with_new_rows(tmp_path, ca
     assert same_state(read_latest(tmp_path / "m").model, read_latest(tmp_path / "both").model)
 
 
+def test_who_forgets_how_to_go_on_is_told(tmp_path, capsys):
+    file, model = write(tmp_path / "rows.csv"), tmp_path / "m"
+    assert said(capsys, *run(file, model))[0] == 0
+    code, answer = said(capsys, "run", file, "--model", model)
+    assert (code, "holds a model already" in answer["error"], "--continue" in answer["error"]) == (2, True, True)
+    for option in ("--continue", "--resume"):
+        code, answer = said(capsys, "run", file, "--model", tmp_path / "mm", option)
+        assert (code, "mm' holds no model yet to go on with" in answer["error"]) == (2, True)
+    code, answer = said(capsys, "run", file)
+    assert (code, "Missing option '--target'" in answer["error"]) == (2, True)
+
+
 def test_going_on_with_new_rows_may_be_repeated_and_cut_short_and_learns_each_row_once(tmp_path, capsys):
     monday, tuesday = write(tmp_path / "monday.csv"), write(tmp_path / "tuesday.csv", seed=1)
     assert said(capsys, *run(monday, tmp_path / "m", "--continue"))[1]["rows"] == 300  # there was nothing yet
