@@ -69,15 +69,18 @@ class Screen:
 
     def __enter__(self) -> Self:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.table import Column
 
         if self.console.is_terminal and not self.console.quiet:
             has_end = self.source.progress(self.run.position) is not None
+            words = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # which give way where it is narrow
             self.bar = Progress(
-                *([BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
-                TextColumn("{task.fields[said]}", markup=False),
+                *([BarColumn(bar_width=20), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
+                TextColumn("{task.fields[said]}", markup=False, table_column=words),
                 TimeElapsedColumn(),
                 *([TimeRemainingColumn()] if has_end else []),
                 console=self.console,
+                expand=True,
             )
             self.task = self.bar.add_task("rows", total=1.0 if has_end else None, said="waiting for rows")
             self.bar.start()

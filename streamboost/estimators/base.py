@@ -276,7 +276,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 self._compare_names(X, is_known)
         if len(encoded.X) == 0:
             found = f"Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required"
-            raise ValueError(f"X is empty: {found}. Skip empty chunks.")
+            is_reader = hasattr(X, "read_next_batch")
+            way_out = "A reader gives its rows once: make a new one" if is_reader else "Skip empty chunks"
+            raise ValueError(f"X is empty: {found}. {way_out}.")
         return encoded
 
     def _compare_names(self, X: Any, is_known: bool) -> None:
