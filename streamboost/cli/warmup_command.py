@@ -76,7 +76,7 @@ def _trees() -> None:
         model.predict_one({0: 0.5})
         list(model.staged_predict(X))
         _ = model.feature_importances_
-    SGBRegressor().learn(X[:, :1], y)  # one column lies in memory as several do not
+    SGBRegressor().learn(X[:, :1], y, sample_weight=1 + X[:, 0])  # one column lies in memory as several do not
 
 
 def _lines() -> None:

@@ -377,5 +377,5 @@ def test_a_reader_that_is_used_up_is_told_of(table):
     columns, y = table
     reader = as_reader(columns)
     model = SGBRegressor(**SMALL).fit(reader, y)
-    with pytest.raises(ValueError, match="X is empty.*A reader gives its rows once: make a new one"):
+    with pytest.raises(ValueError, match=r"X is empty.*A reader gives its rows once: make a new one"):
         model.predict(reader)
