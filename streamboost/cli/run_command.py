@@ -159,7 +159,7 @@ def run(
         target = steps.same_target(before, target, model, goes_on=resume or go_on)
         if before is not None:
             steps.check_same_scores(before, metric, window)
-            steps.check_same_predictions(before, predictions, console)
+            predictions = steps.same_predictions(before, predictions, console)
         start = None if start_from is None or (before and key is None) else load_model(start_from)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
         opened = open_rows(source, context.params, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)

@@ -331,15 +331,18 @@ def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Cons
     return list(known)
 
 
-def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
-    """Refuse a resumed run that would leave a gap in the predictions of the run before."""
+def same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> Path | None:
+    """Return where a run that goes on writes predictions: where it was said, else where it has so far."""
     state = before.state
     if state.get("predictions") is None and predictions is not None:
         console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
     if state.get("predictions") is None or predictions is not None:
-        return
+        return predictions
     name = state.get("given", {}).get("predictions")
-    if name is None or Path(name).exists():
-        found = f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap"
-        raise UsageError(f"{found}. Name that directory, or move it away to write no more of them.")
-    console.print(f"No predictions are written from here on: {name} was moved away.")
+    if name is None:  # as in checkpoints of an early form
+        raise UsageError("the run to be resumed writes predictions, and without --predictions they would have a gap.")
+    if not Path(name).exists():
+        console.print(f"No predictions are written from here on: {name} was moved away.")
+        return None
+    console.print(f"Predictions as before: {name}.")
+    return Path(name)
