@@ -67,7 +67,7 @@ tables = [X, X[:, :1], np.asfortranarray(X), X[:, ::2], X.astype("f4"), (9 * X).
 for table in [*tables, pa.table({"x": X[:, 0]}), frame.to_dict("records")]:
     for model, target in ((SGBRegressor(), y), (SGBClassifier(), classes > 0), (SGBClassifier(), classes)):
         model.learn(table, target, sample_weight=np.arange(1.0, 301.0))
-        model.predict(table)
+        model.predict(table), model.feature_importances_
 for loss in ("absolute_error", "huber", "quantile", "poisson"):
     SGBRegressor(loss=loss).fit(X, y - y.min()).predict(X)
 parts = {"base": "constant"}, {"monotonic_cst": {0: 1}}, {"max_features": 0.5, "n_jobs": 2}, {"memory": 64}
@@ -79,6 +79,7 @@ for model, target in ((SGBRegressor(learner="mlp"), y), (SGBClassifier(learner="
     list(model.fit(X, target).staged_predict(X))
 frame.assign(y=y, quoted='a "word", and more').to_csv("rows.csv", index=False)
 assert cli.main(["run", "rows.csv", "--target", "y", "--model", "model", "-q"]) == 0
+assert cli.main(["inspect", "model"]) == 0
 assert cli.main(["predict", "rows.csv", "--model", "model", "--out", "said.csv"]) == 0
 
 new = {name: signatures - before.get(name, set()) for name, signatures in compiled().items()}
