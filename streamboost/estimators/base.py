@@ -28,7 +28,7 @@ from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import NEVER, Growth
 from streamboost.errors import refused, require
 from streamboost.estimators import defaults
-from streamboost.estimators.parameters import refuse_unknown
+from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
 from streamboost.features.chunk import Chunk, check_weight
@@ -85,6 +85,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
         self.date_parts = date_parts
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; an unknown one is refused with the one that was probably meant."""
+        known = self._get_param_names()
+        for unknown in [name for name in params if name.partition("__")[0] not in known]:
+            raise ValueError(no_parameter(type(self).__name__, unknown, known))
+        super().set_params(**params)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -289,7 +297,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 self._compare_names(X, is_known)
         if len(encoded.X) == 0:
             found = f"Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required"
-            raise ValueError(f"X is empty: {found}. Skip empty chunks.")
+            is_reader = hasattr(X, "read_next_batch")
+            way_out = "A reader gives its rows once: make a new one" if is_reader else "Skip empty chunks"
+            raise ValueError(f"X is empty: {found}. {way_out}.")
         return encoded
 
     def _compare_names(self, X: Any, is_known: bool) -> None:

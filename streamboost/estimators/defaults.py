@@ -18,7 +18,7 @@ from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.errors import did_you_mean, refused
+from streamboost.errors import refused
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -66,7 +66,7 @@ def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
     if not isinstance(name, str) or name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
         names = [name for name in losses.NAMES if name not in ("log_loss", *ONE_VERSUS_REST)]
         expected = f"one of {', '.join(map(repr, names))}, or a Loss. For classes use SGBClassifier."
-        raise refused("loss", loss, expected + did_you_mean(loss, names))
+        raise refused("loss", loss, expected)
     return losses.by_name(name, n_outputs=n_outputs)
 
 
@@ -79,8 +79,7 @@ def make_classification_loss(loss: str | Loss, n_classes: int) -> Loss:
     if name in ONE_VERSUS_REST:
         return losses.by_name(name, n_outputs=1 if n_classes <= 2 else n_classes, l2=l2)
     names = "'log_loss', 'logistic', 'hinge', or the loss object of one of these"
-    meant = did_you_mean(loss, ("log_loss", *ONE_VERSUS_REST))
-    raise refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.{meant}")
+    raise refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.")
 
 
 def is_one_versus_rest(loss: str | Loss) -> bool:
