@@ -11,6 +11,7 @@ from streamboost.bases import WIDEST, Linear
 from streamboost.boosting import Booster
 from streamboost.stacks.tree import TreeStack
 
+ROOF = 1024  # MB that rows held by growth may bring a model to where no limit is given
 SHORTEST = 64  # rows below which no window is cut
 MB = 1_000_000
 OVERHEAD = 1 * MB  # everything that does not grow with rows, columns or learners
@@ -70,7 +71,7 @@ def longest_window(boosters: Sequence[Booster], more: Booster, shape: Shape, lim
     """Return how many rows one more booster may hold beside others, at most as many as its window has."""
     assert more.replay is not None
     most = more.replay.window or 0
-    limit = _machine() / 4 if limit_mb is None else limit_mb * MB
+    limit = (ROOF if limit_mb is None else limit_mb) * MB
     there = limit - _total([room(booster, shape) for booster in boosters])
     empty, full = room(more, shape, 1), room(more, shape, most)
     return int(min(most, max(there - empty, 0) / max(full - empty, 1) * most))

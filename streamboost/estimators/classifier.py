@@ -70,7 +70,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn the rows in one pass; arguments as in :meth:`SGBRegressor.fit`.
+        """Forget everything and learn the rows; arguments, and what becomes of them, as in :meth:`SGBRegressor.fit`.
 
         The labels ``y``, of shape (n,), are strings, booleans or whole numbers. If those of the last tenth of the rows
         are unlike the others, as after over-sampling, which appends copies, or in a table sorted by class, a warning

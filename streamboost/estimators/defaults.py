@@ -165,7 +165,7 @@ def check_memory(memory: Any) -> list[int | None]:
     memory = LADDER if isinstance(memory, str) and memory == "grow" else memory
     given = list(memory) if isinstance(memory, Sequence | np.ndarray) and not isinstance(memory, str) else [memory]
     if not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in given):
-        raise refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
+        raise refused("memory", memory, f"'grow', numbers of rows above 0, one or several, or None for all. {UNSURE}")
     if not given or len(set(given)) < len(given):
         raise refused("memory", memory, "one or several different numbers of rows.")
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))
