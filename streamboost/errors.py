@@ -16,9 +16,12 @@ and gives one way out.
 import difflib
 import importlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
+
+SKIP = re.compile(r"(, |,? or )pass on_bad='skip'(, or )?")  # a way out of a bad row, among others
 
 
 class MissingDependency(ImportError):
@@ -34,8 +37,15 @@ class NewerFormat(SnapshotError):
 
 
 def refused(name: str, value: object, expected: str, kind: type[Exception] = ValueError) -> Exception:
-    """Return an error that says what a parameter is, and what was expected."""
-    return kind(f"{name} is {value!r}, expected {expected}")
+    """Return an error that says what a parameter is, and what was expected, with the nearest of the words named there.
+
+    Examples
+    --------
+    >>> refused("mode", "fats", "'fast' or 'slow'.")
+    ValueError("mode is 'fats', expected 'fast' or 'slow'. Did you mean 'fast'?")
+    """
+    meant = did_you_mean(value, re.findall(r"'([^' ]+)'", expected)) if isinstance(value, str) else ""
+    return kind(f"{name} is {value!r}, expected {expected}{meant}")
 
 
 def frozen(noun: str) -> RuntimeError:

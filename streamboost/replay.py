@@ -20,6 +20,8 @@ from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
 from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
+SOONEST_TURN = 32  # rows between two refits where sums are carried, at least
+HELD = ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried")  # what there is row after row, beside the codes
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
@@ -33,9 +35,12 @@ class Replay:
     refit_every : int
         Rows between two refits when the window is full. A refit costs as much as the window holds, so while it
         fills the interval is shorter, by the share that is filled to the power of 1.5, but never below ``soonest``.
-    targets : {"fresh", "recorded"}
+    targets : {"fresh", "recorded", "carried"}
         What a refitted learner is fitted to: the targets recomputed at the present partial sums, or those
-        each row gave when it arrived (the letter of FTRL).
+        each row gave when it arrived (the letter of FTRL). ``"carried"`` is for learners that rest between refits: the
+        partial sums of every row are then carried from one turn to the next, so that a refit costs O(rows), whatever
+        the number of learners. Room is made as rows come, the first refit is that of one learner, and
+        all learners have had their turn when the rows held have grown by half; ``refit_every`` is not looked at.
     learners : {"next", "all"}
         Which learners a refit takes: the next in turn, or all of them in order.
     warmup : int
@@ -56,7 +61,7 @@ class Replay:
         window: int | None = 16384,
         *,
         refit_every: int = 256,
-        targets: Literal["fresh", "recorded"] = "fresh",
+        targets: Literal["fresh", "recorded", "carried"] = "fresh",
         learners: Literal["next", "all"] = "next",
         warmup: int = 64,
         soonest: int = 16,
@@ -65,10 +70,13 @@ class Replay:
         for name, value in counts.items():
             if not (name == "window" and value is None) and (not isinstance(value, (int, np.integer)) or value < 1):
                 raise ValueError(f"{name} is {value!r}, expected a whole number above 0. If unsure, leave it out.")
-        if targets not in ("fresh", "recorded"):
-            raise ValueError(f"targets is {targets!r}, expected 'fresh' or 'recorded'. If unsure, leave it out.")
+        if targets not in ("fresh", "recorded", "carried"):
+            expected = "'fresh', 'recorded' or 'carried'"
+            raise ValueError(f"targets is {targets!r}, expected {expected}. If unsure, leave it out.")
         if learners not in ("next", "all"):
             raise ValueError(f"learners is {learners!r}, expected 'next' or 'all'. If unsure, leave it out.")
+        if targets == "carried" and (learners != "next" or window is None):
+            raise ValueError("targets is 'carried', expected a window, and learners='next' beside it.")
         self.window, self.refit_every, self.targets, self.learners = window, refit_every, targets, learners
         self.warmup, self.soonest = warmup if window is None else min(warmup, window), min(soonest, refit_every)
 
@@ -83,9 +91,10 @@ class Replay:
 
     def open(self, stack: Stack, n_targets: int) -> None:
         """Make room for the rows of ``stack``, with ``n_targets`` target columns."""
-        room = self.window or 256
+        room = 256 if self.window is None or self.is_carried else self.window
         self._X, self._y, self._weight = np.zeros((room, stack.n_features)), np.zeros((room, n_targets)), np.zeros(room)
-        leaf_ids = stack.leaf_ids(np.zeros((0, stack.n_features)))
+        leaf_ids = None if self.is_carried else stack.leaf_ids(np.zeros((0, stack.n_features)))
+        self._carried = np.zeros((room, stack.n_outputs)) if self.is_carried else None
         self._leaf_ids = None if leaf_ids is None else np.zeros((room, stack.n_learners), dtype=leaf_ids.dtype)
         self._recorded = np.zeros((room, stack.n_learners, stack.n_outputs)) if self.targets == "recorded" else None
         self._bins = Bins(stack.n_bins) if stack.n_bins else None
@@ -95,6 +104,14 @@ class Replay:
         self.counts = np.zeros(6, np.int64)  # fill, at, waited, seen, warm and due, in one array for the compiled loop
         self.binned = 0  # rows taken in when the cut points were placed
         self.turn = 0  # position, among the refittable learners, of the next one
+        self.sweeps = 0  # how often all of them have had their turn, where sums are carried
+
+    _carried: FloatArray | None = None  # of those of older files, none
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether partial sums are carried from one turn to the next."""
+        return self.targets == "carried"
 
     @property
     def fill(self) -> int:
@@ -134,6 +151,12 @@ class Replay:
         return None if self._leaf_ids is None else self._leaf_ids[: self.fill]
 
     @property
+    def carried(self) -> FloatArray:
+        """Their partial sums up to the learner whose turn is next, (n, m)."""
+        assert self._carried is not None
+        return self._carried[: self.fill]
+
+    @property
     def recorded(self) -> FloatArray:
         """What the learners should have said when the rows arrived, (n, N, m)."""
         assert self._recorded is not None
@@ -154,19 +177,26 @@ class Replay:
     def append(
         self, X: FloatArray, y: FloatArray, weight: FloatArray, leaf_ids: LeafIds | None, targets: FloatArray
     ) -> None:
-        """Take in rows, over the oldest ones when the window is full."""
+        """Take in rows, over the oldest ones when the window is full.
+
+        ``targets`` (n, N, m) are those to be recorded, or (n, m) partial sums to be carried.
+        """
         if self.window is not None and len(X) > self.window:
             newest = slice(-self.window, None)
             X, y, weight, targets = X[newest], y[newest], weight[newest], targets[newest]
             leaf_ids = None if leaf_ids is None else leaf_ids[newest]
-        if self.window is None and self.fill + len(X) > len(self._X):
-            self._hold(np.arange(self.fill), max(self.fill + len(X), 2 * len(self._X)))
+        most = np.inf if self.window is None else self.window
+        if self.fill + len(X) > len(self._X) and len(self._X) < most:  # room is made as rows come
+            room = min(max(self.fill + len(X), 2 * len(self._X)), most)
+            self._hold(self._newest(self.fill), int(room))
         where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
         if self._leaf_ids is not None and leaf_ids is not None:
             self._leaf_ids[where] = leaf_ids
         if self._recorded is not None:
             self._recorded[where] = targets
+        if self._carried is not None:
+            self._carried[where] = targets
         if self._codes is not None and self.warm:
             self._codes[:, where] = self.bins.encode(X)
         self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
@@ -176,6 +206,11 @@ class Replay:
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""
         learners = stack.refittable
+        if self.is_carried:
+            while self.counts[WAITED] >= self.rows_a_turn(stack) and self.fill:
+                self.counts[WAITED] -= self.rows_a_turn(stack)
+                yield self.next_turn(stack)
+            return
         if not self.warm:
             if self.fill < self.warmup:
                 return
@@ -190,6 +225,19 @@ class Replay:
                 learner = learners[self.turn % len(learners)]
                 self.turn = (self.turn + 1) % len(learners)
                 yield self._prepared(learner)
+
+    def rows_a_turn(self, stack: Stack) -> int:
+        """Rows between two refits where sums are carried: all learners have their turn while rows grow by half."""
+        return max(SOONEST_TURN, self.fill // (2 * len(stack.refittable)))
+
+    def next_turn(self, stack: Stack) -> int:
+        """The learner whose turn is next, where sums are carried; before the first of them the cut points follow."""
+        learner = self.turn
+        if learner == 0:
+            self.counts[WARM], self.binned = True, 0
+        self.turn = (learner + 1) % len(stack.refittable)
+        self.sweeps += self.turn == 0
+        return self._prepared(learner) if learner == 0 else learner
 
     def remember(self, i: int, leaf_ids: LeafIds | None) -> None:
         """Keep the leaf of each row in a refitted learner."""
@@ -216,7 +264,7 @@ class Replay:
     def _hold(self, rows: IntArray, room: int) -> None:
         """Go on with these of the rows held, in this order, and room for so many."""
         n = len(rows)
-        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded"):  # what is held, row after row
+        for name in HELD:
             held = getattr(self, name)
             if held is not None:
                 setattr(self, name, np.zeros((room, *held.shape[1:]), held.dtype))
@@ -236,6 +284,8 @@ class Replay:
     def recode(self, code: Callable[[FloatArray], FloatArray]) -> None:
         """Write the targets held in another coding; recorded ones were for learners that are gone, and stay as two."""
         self._y = code(self._y)
+        if self._carried is not None:
+            self._carried = np.concatenate([-self._carried / 2, self._carried / 2], axis=1)
         if self._recorded is not None:
             self._recorded = np.concatenate([-self._recorded, self._recorded], axis=2)
 
@@ -257,7 +307,7 @@ class Replay:
     def without_rows(self) -> Replay:
         """Return a replay that says how long and how full the window is, and holds none of its rows."""
         twin = copy.copy(self)
-        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded"):
+        for name in HELD:
             held = getattr(self, name)
             setattr(twin, name, None if held is None else np.zeros((0, *held.shape[1:]), held.dtype))
         if self._codes is not None:
@@ -280,5 +330,7 @@ class Replay:
 
     def add_outputs(self, k: int) -> None:
         """Make room for k more outputs."""
+        if self._carried is not None:
+            self._carried = np.pad(self._carried, ((0, 0), (0, k)))
         if self._recorded is not None:
             self._recorded = np.pad(self._recorded, ((0, 0), (0, 0), (0, k)))

@@ -31,6 +31,7 @@ from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
+from streamboost.kernels.layout import SAMPLED, WAITED
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -169,6 +170,11 @@ class Booster(BoostedModel):
         self.n_rows, self.is_open = 0, False
 
     @property
+    def rests(self) -> bool:
+        """Whether its learners rest between refits, which come in sweeps over sums that are carried."""
+        return self.replay is not None and self.replay.is_carried
+
+    @property
     def boosters(self) -> tuple[Booster]:  # type: ignore[override]
         """Itself: a committee of one."""
         return (self,)
@@ -252,15 +258,23 @@ class Booster(BoostedModel):
             make = functools.cache(lambda: copy.deepcopy(self.present))
             for _ in range(len(X)):
                 self.past.offer(make)
-        self.edges.add(answer.targets, answer.h, weight)
+        if self.replay is not None and self.rests and self.replay.seen % SAMPLED:
+            nothing = np.zeros_like(answer.h)
+            self.edges.add(nothing, nothing, weight)
+        else:
+            self.edges.add(answer.targets, answer.h, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
-        if self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners:
+        has_begun = self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners
+        if has_begun and not self.rests:
             learn = self.stack.learn if self.update_mode == "sequential" else self.stack.learn_batch
             learn(X, answer.targets, weight)
         self.count(len(X))
         self.apply_scale(*self.estimate_scale(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)
-        if self.replay is not None:
+        if self.replay is not None and self.rests:
+            self.replay.append(X, y, weight, None, answer.walk[:, self.replay.turn])
+            self.refit_due()
+        elif self.replay is not None:
             self.replay.append(X, y, weight, self.stack.leaf_ids(X), answer.targets)
             self.refit_due()
 
@@ -272,7 +286,9 @@ class Booster(BoostedModel):
         )
 
     def detach(self) -> None:
-        """Leave the buffers shared with others: an array is about to be replaced."""
+        """Leave the buffers shared with others: an array is about to be replaced, which a frozen booster refuses."""
+        if self.is_frozen:
+            raise frozen(self.noun)
         self._buffers = None
 
     def count(self, n: int) -> None:
@@ -315,6 +331,10 @@ class Booster(BoostedModel):
         """Fit the learners whose turn it is afresh to the remembered rows."""
         replay = self.replay
         assert replay is not None
+        if replay.is_carried:
+            for i in replay.turns(self.stack):
+                self.refit_carried(i)
+            return
         binned = replay.binned
         for i in replay.turns(self.stack):
             if replay.binned != binned:  # the window has moved on
@@ -326,6 +346,26 @@ class Booster(BoostedModel):
                 target, asked = choose(self).fresh_target(self, i), i  # learners before this one
             self.cost.add(replay.fill, asked, 1)
             replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
+
+    def refit_carried(self, i: int) -> None:
+        """Refit learner i to the targets at the partial sums carried, and carry them on past it."""
+        replay, stack = self.replay, self.stack
+        assert replay is not None
+        assert isinstance(stack, TreeStack)
+        if i == 0:
+            replay.carried[:] = self.base.predict(replay.X)
+        self.cost.add(replay.fill, 0, 1)
+        leaf_ids = stack.refit(i, replay, self.loss.gradient(replay.carried, replay.y), replay.weight)
+        replay.carried[:] -= self.eta[i] * stack.leaf_values(i)[leaf_ids]
+
+    def sweep(self) -> None:
+        """Refit all learners in turn, from the first on."""
+        assert self.replay is not None
+        self.detach()
+        self.replay.turn = 0
+        for _ in range(self.stack.n_learners):
+            self.refit_carried(self.replay.next_turn(self.stack))
+        self.replay.counts[WAITED] = 0
 
     # Growing.
 
@@ -374,6 +414,8 @@ class Booster(BoostedModel):
             hypothesis.base.add_outputs(k, score)
         if self.replay is not None:
             self.replay.add_outputs(k)
+            if self.replay.is_carried:
+                self.replay.carried[:, -k:] = score
         self.loss = loss
         self.eta = self._schedule()
 
@@ -399,8 +441,6 @@ class Booster(BoostedModel):
 
     def _to_change(self) -> list[Hypothesis]:
         """Leave the shared buffers; return the present hypothesis and the past ones kept."""
-        if self.is_frozen:
-            raise frozen(self.noun)
         self.detach()
         kept = self.past.kept if self.past is not None else []  # one may have predicted several rows
         return list({id(past.stack): past for past in (self.present, *kept)}.values())

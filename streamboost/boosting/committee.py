@@ -16,6 +16,7 @@ from streamboost._types import FloatArray
 from streamboost.boosting import memory_budget
 from streamboost.boosting.booster import Booster
 from streamboost.boosting.drift_replacement import DriftReplacement, Event
+from streamboost.boosting.growth import Growth
 from streamboost.boosting.hedge import HALF_LIVES, Expert, Hedge
 from streamboost.boosting.loops.plain import read_out
 from streamboost.boosting.model import BoostedModel
@@ -42,6 +43,9 @@ class Committee(BoostedModel):
         After how many rows a loss counts half, for each of the hedge's voters.
     memory_limit_mb : float, optional
         What all of it may take: windows and numbers of learners shrink to fit, and say so.
+    grows : bool
+        Whether a booster that holds all rows may join where the longest memory is full and believed: see
+        :mod:`~streamboost.boosting.growth`.
     n_jobs : int, optional
         With more than one, boosters that are due at the same row are refitted at the same time; the result is the same.
 
@@ -82,6 +86,7 @@ class Committee(BoostedModel):
         half_lives: Sequence[float] = HALF_LIVES,
         memory_limit_mb: float | None = None,
         n_jobs: int | None = None,
+        grows: bool = False,
     ) -> None:
         self.boosters = list(boosters)
         if not self.boosters or any(booster.loss != self.boosters[0].loss for booster in self.boosters):
@@ -100,6 +105,7 @@ class Committee(BoostedModel):
         self.hedge = Hedge(self._experts(), half_lives)
         has_ladder = len(self.boosters) > 1 and readout == "hedge" and all(booster.replay for booster in self.boosters)
         self.drift_replacement = DriftReplacement() if has_ladder else None
+        self.growth = Growth() if grows and self.drift_replacement is not None else None
         self.events: list[Event] = []
         self.mean_weight = 1.0
         self.categorical: tuple[int, ...] = ()

@@ -65,14 +65,15 @@ class DriftReplacement:
 
     def _suspects(self, committee: Committee) -> bool:
         """Whether a shorter memory has clearly lost less than the longest over the latest rows."""
-        hedge, longest = committee.hedge, committee.boosters[0].replay
+        hedge, place = committee.hedge, _place(committee)
+        longest = committee.boosters[place].replay
         losses = hedge.losses[(len(hedge.decays) - 1) // 2]  # of the voter in the middle
         lost = {b: losses[e] for e, (b, step) in enumerate(hedge.experts) if step > 0}
-        shorter = min(loss for b, loss in lost.items() if b > 0)
-        return longest is not None and longest.fill > 2 * HEAD_START and bool(shorter < SUSPICION * lost[0])
+        shorter = min(loss for b, loss in lost.items() if b > place)
+        return longest is not None and longest.fill > 2 * HEAD_START and bool(shorter < SUSPICION * lost[place])
 
     def _challenge(self, committee: Committee) -> None:
-        old = committee.boosters[0]
+        old = committee.boosters[_place(committee)]
         assert old.replay is not None
         new = fresh_copy(old)
         if committee.categorical:
@@ -87,7 +88,7 @@ class DriftReplacement:
         new.n_rows = old.n_rows
         committee.boosters.append(new)
         place, hedge = len(committee.boosters) - 1, committee.hedge
-        twins = [e for e, (b, _) in enumerate(hedge.experts) if b == 0]
+        twins = [e for e, (b, _) in enumerate(hedge.experts) if b == _place(committee)]
         hedge.join([Expert(place, int(hedge.experts[e, 1])) for e in twins], twins)
         self.paired_test[:] = twins[-1], len(hedge.experts) - 1, 0.0, 0.0, 0.0, 0.0
 
@@ -97,6 +98,8 @@ class DriftReplacement:
             return
         error = np.sqrt(max(squares - total**2 / rows, 0.0))  # of the total
         if total > SIGMAS * error and total > MARGIN * lost:
+            if committee.growth is not None:  # what holds all rows holds those that are out of date
+                committee.growth.leave(committee)
             old, young = committee.boosters[0].replay, committee.boosters[-1].replay
             assert old is not None
             assert young is not None
@@ -113,6 +116,11 @@ class DriftReplacement:
     def _end(self, committee: Committee, wait: int) -> None:
         self.paired_test[:] = -1.0, -1.0, 0.0, 0.0, 0.0, 0.0
         self.wait, self.rest_until = wait, committee.n_rows + wait
+
+
+def _place(committee: Committee) -> int:
+    """Where the booster with the longest memory stands, of those that do not hold all rows."""
+    return int(committee.boosters[0].rests)
 
 
 def fresh_copy(booster: Booster) -> Booster:

@@ -85,7 +85,7 @@ class Hedge:
         self.experts = np.concatenate([self.experts, np.array(experts, dtype=np.int64).reshape(-1, 2)])
         self.losses = np.pad(self.losses, ((0, 0), (0, width - self.losses.shape[1])))
         self.losses[:-1, n : n + k] = self.losses[:-1, list(twins)]
-        self._reweigh()
+        self.reweigh()
 
     def leave(self, booster: int, successor: int | None = None) -> None:
         """Let the experts of a booster go; those of a successor, if any, take their places."""
@@ -98,9 +98,9 @@ class Hedge:
         self.losses[:-1, len(kept) :] = 0.0
         self.experts = self.experts[kept]
         self.experts[self.experts[:, 0] == successor, 0] = booster
-        self._reweigh()
+        self.reweigh()
 
-    def _reweigh(self) -> None:
+    def reweigh(self) -> None:
         """Work out everybody's weight from what they have lost: the kernel of this name once more, as NumPy rounds."""
         # through the kernel, models whose boosters come and go would change in their last bits
         n_voters, n_experts = len(self.decays) - 1, len(self.experts)

@@ -11,6 +11,7 @@ from streamboost.bases import WIDEST, Linear
 from streamboost.boosting import Booster
 from streamboost.stacks.tree import TreeStack
 
+ROOF = 1024  # MB that rows held by growth may bring a model to where no limit is given
 SHORTEST = 64  # rows below which no window is cut
 MB = 1_000_000
 OVERHEAD = 1 * MB  # everything that does not grow with rows, columns or learners
@@ -45,7 +46,7 @@ def room(booster: Booster, shape: Shape, window: int | None = None) -> int:
     if booster.is_open and isinstance(base, Linear):
         total += 2 * base.effects.itemsize * max(base.effects.size, new_levels * m)
     if replay is not None and replay.window is not None:
-        held = 8 * d + 8 * n_targets + 8 + 2 * N + d  # of a row
+        held = 8 * d + 8 * n_targets + 8 + d + (8 * m if replay.is_carried else 2 * N)  # of a row
         passing = d + 8 * m + 2 * 8 * (m + 2) + 12  # of a row, while a learner is refitted
         total += (window or replay.window) * (held + passing)
     return total
@@ -64,6 +65,16 @@ def fit(boosters: list[Booster], limit_mb: float, shape: Shape) -> str | None:
             raise _too_small(limit_mb, shape, total)
     after = _describe(boosters)
     return None if after == before else f"{before} became {after}"
+
+
+def longest_window(boosters: Sequence[Booster], more: Booster, shape: Shape, limit_mb: float | None) -> int:
+    """Return how many rows one more booster may hold beside others, at most as many as its window has."""
+    assert more.replay is not None
+    most = more.replay.window or 0
+    limit = (ROOF if limit_mb is None else limit_mb) * MB
+    there = limit - _total([room(booster, shape) for booster in boosters])
+    empty, full = room(more, shape, 1), room(more, shape, most)
+    return int(min(most, max(there - empty, 0) / max(full - empty, 1) * most))
 
 
 def _too_small(limit_mb: float, shape: Shape, need: int) -> ValueError:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamboost.boosting.booster import Booster
+    from streamboost.boosting.growth import Growth
     from streamboost.boosting.loops.trees import SharedBuffers
 
 
@@ -39,6 +40,7 @@ class BoostedModel(ABC):
     readout: str
     n_jobs: int | None = None
     drift_replacement: DriftReplacement | None = None
+    growth: Growth | None = None
     is_open: bool
     origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
     is_frozen: bool = False  # whether it predicts only
@@ -88,6 +90,8 @@ class BoostedModel(ABC):
             stop = choose(self).learn(self, chunk, scores, start)
             if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
                 self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
+                if self.growth is not None:
+                    self.growth.review(self)  # type: ignore[arg-type]
             start = stop
             if critical_section.Held.is_pending:
                 critical_section.interrupt_point()

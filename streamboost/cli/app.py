@@ -10,9 +10,11 @@ import importlib.util
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -133,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_silent = bool({"--json", "--quiet", "-q"} & set(words))
     try:
-        with clock.heard_by(ignore if is_silent else clock.listener):
+        with clock.heard_by(ignore if is_silent else clock.listener), warnings.catch_warnings():
+            warnings.showwarning = partial(_warn, words)
             code = int(app(words, obj=words, prog_name="streamboost", standalone_mode=False) or 0)
         if code == INTERRUPTED:  # what newer versions of typer make of a KeyboardInterrupt
             raise KeyboardInterrupt
@@ -156,6 +159,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error.show()  # type: ignore[attr-defined]
             return 2
         return _fail(words, of_parser(error), getattr(error, "exit_code", 2))
+
+
+def _warn(words: Sequence[str], warning: Warning | str, *_: Any) -> None:
+    """Print a warning in the words of the command line; not of columns whose type was given."""
+    if columns := getattr(warning, "columns", None):  # that hold numbers as text
+        pairs = zip(["", *words], words, strict=False)
+        types = [word.removeprefix("--type=") for before, word in pairs if before == "--type" or "--type=" in word]
+        given = {word.rpartition("=")[0] for word in types}
+        columns = [name for name in columns if str(name) not in given]
+        if not columns:
+            return
+        warning = type(warning)(columns)
+    print_error(in_options(str(warning)), style="yellow")
 
 
 def _fail(words: Sequence[str], sentence: str, code: int) -> int:

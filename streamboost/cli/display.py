@@ -34,9 +34,9 @@ def sentence_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def print_error(sentence: str) -> None:
-    """Print why a command failed."""
-    terminal(stderr=True).print(f"streamboost: {sentence}", style="red", soft_wrap=True)
+def print_error(sentence: str, *, style: str = "red") -> None:
+    """Print why a command failed, or a warning."""
+    terminal(stderr=True).print(f"streamboost: {sentence}", style=style, soft_wrap=True)
 
 
 def print_columns(
@@ -69,15 +69,18 @@ class Screen:
 
     def __enter__(self) -> Self:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.table import Column
 
         if self.console.is_terminal and not self.console.quiet:
             has_end = self.source.progress(self.run.position) is not None
+            words = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # which give way where it is narrow
             self.bar = Progress(
-                *([BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
-                TextColumn("{task.fields[said]}", markup=False),
+                *([BarColumn(bar_width=20), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
+                TextColumn("{task.fields[said]}", markup=False, table_column=words),
                 TimeElapsedColumn(),
                 *([TimeRemainingColumn()] if has_end else []),
                 console=self.console,
+                expand=True,
             )
             self.task = self.bar.add_task("rows", total=1.0 if has_end else None, said="waiting for rows")
             self.bar.start()
@@ -157,7 +160,10 @@ def print_metrics(console: Console, title: str, metrics: dict[str, Any]) -> None
     """Print metrics over all rows and over the latest."""
     found = {name: (values["running"], values["windowed"]) for name, values in metrics.items()}
     rows = [(name, *map(number, pair)) for name, pair in found.items() if pair != (None, None)]
-    print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
+    if rows:
+        print_pairs(console, title, rows, ("metric", "all rows", "latest rows"))
+    else:  # nothing was learned
+        console.print(title)
 
 
 def number(value: float | None) -> str:

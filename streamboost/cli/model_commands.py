@@ -26,7 +26,7 @@ from streamboost.cli.arguments import (
     option,
     usage_errors,
 )
-from streamboost.cli.completion import complete_models, complete_nothing, complete_sources
+from streamboost.cli.completion import complete_columns, complete_models, complete_nothing, complete_sources
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def compare(
     ],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_models)],
     on: Annotated[list[str], option("Rows to predict with both; may be repeated.", "SOURCE")],
-    target: Annotated[str, option("Their target.", "COL")],
+    target: Annotated[str, option("Their target.", "COL", complete=complete_columns)],
     format: Format = None,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
@@ -205,7 +205,7 @@ def theory(
         ),
     ],
     model: ModelPath,
-    target: Annotated[str, option("The column to predict.", "COL")],
+    target: Annotated[str, option("The column to predict.", "COL", complete=complete_columns)],
     out: Annotated[Path, file_option("The page; it is written over.")] = Path("theory.html"),
     max_rows: Annotated[int, option("How many rows to take at the most.", "N", min=1)] = 10_000,
     type: Types = None,

@@ -22,7 +22,7 @@ from streamboost.cli.arguments import (
     option,
     usage_errors,
 )
-from streamboost.cli.completion import complete_sources
+from streamboost.cli.completion import complete_columns, complete_sources
 from streamboost.cli.display import terminal
 
 EXAMPLES = examples(
@@ -40,7 +40,9 @@ def predict(
     ],
     model: ModelPath,
     out: Annotated[Path | None, file_option("A .csv or .parquet file; CSV to stdout if left out.")] = None,
-    keep: Annotated[list[str] | None, option("A column to copy; may be repeated.", "COL")] = None,
+    keep: Annotated[
+        list[str] | None, option("A column to copy; may be repeated.", "COL", complete=complete_columns)
+    ] = None,
     type: Types = None,
     format: Format = None,
     delimiter: Delimiter = None,

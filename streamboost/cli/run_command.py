@@ -26,11 +26,12 @@ from streamboost.cli.arguments import (
     option,
     usage_errors,
 )
-from streamboost.cli.completion import complete_models, complete_sources, one_of
+from streamboost.cli.completion import complete_columns, complete_models, complete_sources, one_of
 from streamboost.cli.display import Dashboard, Screen, print_columns, print_error, print_summary, terminal
 
 SOURCES = (
-    "One or several: files, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, shipped:abalone."
+    "One or several: files, directories, globs, -, kafka://host/topic, redis://host/0/stream, synthetic:friedman, "
+    "shipped:abalone."
 )
 WINDOW = 1000
 MAX_BAD = "50%"
@@ -50,13 +51,18 @@ EXAMPLES = examples(
 def run(
     context: typer.Context,
     source: Annotated[list[str], typer.Argument(metavar="SOURCE", help=SOURCES, autocompletion=complete_sources)],
-    target: Annotated[str | None, option("The column to predict; a run that goes on knows.", "COL")] = None,
+    target: Annotated[
+        str | None, option("The column to predict; a run that goes on knows.", "COL", complete=complete_columns)
+    ] = None,
     task: Annotated[
         str, option("regression, classification, or auto: as the first targets look.", "TASK", complete=one_of(TASKS))
     ] = "auto",
     as_json: Annotated[bool, flag("Print one JSON object at the end.", "--json")] = False,
     quiet: Annotated[bool, flag("Nothing on the way.", "--quiet", "-q")] = False,
-    ignore: Annotated[list[str] | None, option("A column to leave out; may be repeated.", "COL", panel=ROWS)] = None,
+    ignore: Annotated[
+        list[str] | None,
+        option("A column to leave out; may be repeated.", "COL", panel=ROWS, complete=complete_columns),
+    ] = None,
     type: Types = None,
     format: Format = None,
     delimiter: Delimiter = None,
@@ -115,7 +121,10 @@ def run(
     max_bad: Annotated[
         str, option("End when more rows than this are bad: a number, or a share such as 5%.", "N", panel=BAD)
     ] = MAX_BAD,
-    key: Annotated[str | None, option("A model of its own for each value of this column.", "COL", panel=KEYS)] = None,
+    key: Annotated[
+        str | None,
+        option("A model of its own for each value of this column.", "COL", panel=KEYS, complete=complete_columns),
+    ] = None,
     workers: Annotated[
         int | None, option("How many workers the models of --key live on.", "K", panel=KEYS, min=1)
     ] = None,
@@ -147,10 +156,10 @@ def run(
         if key is None and (workers is not None or ray is not None):
             raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
         before = steps.read_before(model, "--continue" if go_on else "--resume") if resume or go_on else None
-        target = steps.same_target(before, target)
+        target = steps.same_target(before, target, model, goes_on=resume or go_on)
         if before is not None:
             steps.check_same_scores(before, metric, window)
-            steps.check_same_predictions(before, predictions, console)
+            predictions = steps.same_predictions(before, predictions, console)
         is_begun = before is not None and key is None
         start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)

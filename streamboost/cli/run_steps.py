@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import time
@@ -74,6 +75,8 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
     reasons = [found | {"reason": in_options(found["reason"])} for found in one.bad.most_frequent()]
     if failure is None and one.bad.n_new and one.rows == resumed_at and not signals:
         failure = f"no row was learned: all {one.bad.n_new:,} are bad, such as: {reasons[0]['reason']}"
+    if failure is not None and not one.rows:
+        failure += _other_task(one.options.task, reasons[0]["reason"])
     failed = {} if failure is None else {"error": in_options(failure), "code": 1}
     return {
         "rows": one.rows,
@@ -92,6 +95,14 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
         **failed,
     }
+
+
+def _other_task(task: Task, reason: str) -> str:
+    """Return the end of a sentence that names the other task, if all rows may be bad for want of it."""
+    for other, expected, found in (("classification", "a number", "classes"), ("regression", "a class", "numbers")):
+        if task != other and re.match(f"the target .* is (?!missing).*, expected {expected}", reason):
+            return f" If the targets are {found}: --task {other}."
+    return ""
 
 
 def check_report(path: Path | None) -> None:
@@ -238,11 +249,19 @@ def read_before(directory: Path | None, option: str) -> Checkpoint | None:
     return found if holds_something else None
 
 
-def same_target(before: Checkpoint | None, target: str | None) -> str:
+def same_target(before: Checkpoint | None, target: str | None, directory: Path | None, *, goes_on: bool) -> str:
     """Return the target that was given, else that of the run before."""
-    if target is None and before is None:
-        raise UsageError("Missing option '--target': the column to predict. Try: streamboost run --help")
-    return target or str(before.state["target"])  # type: ignore[union-attr]
+    if target is not None:
+        return target
+    if before is not None:
+        return str(before.state["target"])
+    if goes_on:
+        found = f"{str(directory)!r} holds no model yet to go on with. Look for a typo"
+        raise UsageError(f"{found}, or begin one there with --target COL, the column to predict.")
+    if directory is not None and directory.is_dir() and checkpoint_paths(directory):
+        found = f"{str(directory)!r} holds a model already, and --target is missing"
+        raise UsageError(f"{found}. Add --continue to go on with new rows, or --resume to go on where it stopped.")
+    raise UsageError("Missing option '--target': the column to predict. Try: streamboost run --help")
 
 
 def first_rows(
@@ -312,15 +331,18 @@ def same_ignored(before: Checkpoint, ignore: Sequence[str] | None, console: Cons
     return list(known)
 
 
-def check_same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> None:
-    """Refuse a resumed run that would leave a gap in the predictions of the run before."""
+def same_predictions(before: Checkpoint, predictions: Path | None, console: Console) -> Path | None:
+    """Return where a run that goes on writes predictions: where it was said, else where it has so far."""
     state = before.state
     if state.get("predictions") is None and predictions is not None:
         console.print(f"Predictions begin with row {state['rows_read']:,}: of those before none were written.")
     if state.get("predictions") is None or predictions is not None:
-        return
+        return predictions
     name = state.get("given", {}).get("predictions")
-    if name is None or Path(name).exists():
-        found = f"the run to be resumed writes predictions to {name}, and without --predictions they would have a gap"
-        raise UsageError(f"{found}. Name that directory, or move it away to write no more of them.")
-    console.print(f"No predictions are written from here on: {name} was moved away.")
+    if name is None:  # as in checkpoints of an early form
+        raise UsageError("the run to be resumed writes predictions, and without --predictions they would have a gap.")
+    if not Path(name).exists():
+        console.print(f"No predictions are written from here on: {name} was moved away.")
+        return None
+    console.print(f"Predictions as before: {name}.")
+    return Path(name)

@@ -23,7 +23,7 @@ def warmup(
     jobs: Annotated[int, option("Processes that compile side by side; of use with --networks.", "N", min=1)] = 1,
 ) -> None:
     """Compile everything that models need, once; later processes load it. For images: as root, before USER."""
-    steps: dict[str, Callable[[], None]] = {"models of trees": _trees, "linear models": _lines}
+    steps: dict[str, Callable[[], None]] = {"models of trees": _trees, "linear models": _lines, "the rest": _rest}
     if networks:
         steps |= {f"networks, {dtype}": partial(_networks, dtype) for dtype in DTYPES}
         steps |= {f"convolutions, {dtype}": partial(_convolutions, dtype) for dtype in DTYPES}
@@ -76,16 +76,37 @@ def _trees() -> None:
         model.predict_one({0: 0.5})
         list(model.staged_predict(X))
         _ = model.feature_importances_
+    SGBRegressor().learn(X[:, :1], y, sample_weight=1 + X[:, 0])  # one column lies in memory as several do not
 
 
 def _lines() -> None:
     """Learn with lines: bases, edges and losses are then called one by one, as every plain loop calls them."""
-    from streamboost import SGBRegressor
+    from streamboost import SGBClassifier, SGBRegressor
+    from streamboost.stacks import LinearStack
 
     X, y = _rows()
-    model = SGBRegressor(learner="linear")
+    rows = [{"x": x, "word": "high" if x > 0.5 else "low"} for x in X[:, 0].tolist()]
+    lines = LinearStack(2, update="adagrad", standardize=False)
+    models: list[tuple[Any, Any, Any]] = [
+        (SGBRegressor(learner="linear"), X, y),
+        (SGBRegressor(learner=lines), rows, y),
+        (SGBClassifier(learner="linear"), rows, y > y.mean()),
+    ]
+    for model, table, target in models:
+        model.learn(table, target)
+        model.predict(table)
+
+
+def _rest() -> None:
+    """Boost somebody's model, as every base that is not compiled is boosted, and split quoted text into rows."""
+    from streamboost import SGBRegressor
+    from streamboost.sources.text_formats import CsvFormat
+
+    X, y = _rows()
+    model = SGBRegressor(base=_zeros)
     model.learn(X, y)
     model.predict(X)
+    CsvFormat(types={}).ends(b'"a"\n')
 
 
 def _networks(dtype: Dtype) -> None:
@@ -104,10 +125,22 @@ def _learn_with(stack: Any) -> None:
     from streamboost import SGBClassifier, SGBRegressor
 
     X, y = _rows()
-    models: list[tuple[Any, Any]] = [(SGBRegressor(learner=stack), y), (SGBClassifier(learner=stack), y > y.mean())]
+    models: list[tuple[Any, Any]] = [
+        (SGBRegressor(learner=stack), y),
+        (SGBClassifier(learner=stack), y > y.mean()),
+        (SGBRegressor(learner=stack, base=_zeros), y),
+    ]
     for model, target in models:
         model.learn(X, target)
         model.predict(X)
+        list(model.staged_predict(X))
+
+
+def _zeros(rows: Any) -> Any:
+    """Predict as somebody's fitted model does: nothing of it is compiled."""
+    import numpy as np
+
+    return np.zeros(len(rows))
 
 
 def _rows() -> tuple[Any, Any]:

@@ -6,15 +6,15 @@ import re
 import shlex
 from typing import Any
 
-from streamboost.errors import did_you_mean
+from streamboost.errors import SKIP, did_you_mean
 
-SKIP = re.compile(r"(, |,? or )pass on_bad='skip'(, or )?")
 TYPE = re.compile(r"\btypes\[(['\"])(?P<column>.*?)\1\] is '?(?P<kind>\w+(\[[^\]]*\])?|[^',]+)'?,")
+MAX_BAD = re.compile(r"\bmax_bad=([\d.e-]*\d)")
 PYTHON = (  # what is said in Python, and on the command line
-    (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+) \((--[^()]*)\)"), r"\1"),
+    (re.compile(r"\b\w+=(?:\{[^}]*\}|'[^']*'|\w+|\[?\.\.\.\]?) \((--[^()]*)\)"), r"\1"),
+    (re.compile(r"\bX\.astype\([^)]*\) \((--[^()]*)\)"), r"\1"),
     (re.compile(r"(--[\w-]+) \(\w+=\w+\)"), r"\1"),
-    (re.compile(r"\bmax_bad=(\d+)"), r"--max-bad \1"),
-    (re.compile(r"\b(delimiter|decimal|encoding|names) is (?=['(])"), r"--\1 is "),
+    (re.compile(r"\b(delimiter|decimal|encoding|names|format) is (?=['(])"), r"--\1 is "),
     (re.compile(r"\btypes (names|says)\b"), r"--type \1"),
     (re.compile(r"\ba pyarrow type or its name\. Use [^.]*\."), "a type such as string, float64, int64 or bool."),
     (re.compile(r", or start from None\."), ", or begin in another directory."),
@@ -36,9 +36,15 @@ def in_options(sentence: str, *, strict: bool = False) -> str:
     """
     sentence = SKIP.sub(lambda found: _skipping(found[1], found[2] or "", strict), sentence)
     sentence = TYPE.sub(lambda found: f"--type is {shlex.quote(found['column'] + '=' + found['kind'])},", sentence)
+    sentence = MAX_BAD.sub(lambda found: f"--max-bad {_number_or_share(found[1])}", sentence)
     for pattern, words in PYTHON:
         sentence = pattern.sub(words, sentence)
     return sentence
+
+
+def _number_or_share(limit: str) -> str:
+    """Return how many rows may be bad; a share of them in percent."""
+    return limit if limit.isdecimal() else f"{100 * float(limit):.4g}%"
 
 
 def _skipping(before: str, after: str, strict: bool) -> str:

@@ -25,12 +25,13 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
+from streamboost.boosting.growth import NEVER, Growth
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, freezing
-from streamboost.estimators.parameters import refuse_unknown
+from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.features.chunk import check_weight
+from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect, select_rows
@@ -63,7 +64,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         learner: Any = "tree",
         base: Any = "linear",
         descent: Any = None,
-        memory: int | Sequence[int] | None = (256, 1024, 4096, 16384),
+        memory: int | Sequence[int] | Literal["grow"] | None = "grow",
         budget: float = 1.0,
         readout: Literal["hedge", "last", "mean"] = "hedge",
         iterate: Iterate = "last",
@@ -84,6 +85,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
         self.date_parts = date_parts
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; an unknown one is refused with the one that was probably meant."""
+        known = self._get_param_names()
+        for unknown in [name for name in params if name.partition("__")[0] not in known]:
+            raise ValueError(no_parameter(type(self).__name__, unknown, known))
+        super().set_params(**params)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -258,10 +267,30 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         fresh = type(self)(**self.get_params(deep=False))
         prepared = fresh._prepare(X, y, sample_weight, classes=classes)
         warn_of_tail(prepared.targets._replace(y=prepared.targets.y[prepared.weight > 0]))
-        fresh._learn_prepared(prepared)
+        growth = prepared.committee.growth if isinstance(prepared.X, np.ndarray) else None
+        if growth is not None:
+            growth.rest_until = NEVER  # the whole table comes at once, after it was learned row by row
+        scores = fresh._learn_prepared(prepared)
+        if growth is not None:
+            growth.rest_until = 2 * fresh.committee_.n_rows
+            fresh._study(growth, prepared, scores)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
         return self
+
+    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray) -> None:
+        """Sweep over prepared rows that were learned; ``scores`` are those of the vote before."""
+        committee, counts = self.committee_, prepared.weight > 0
+        y, said = self._coded(prepared.targets.y[counts], scores[counts])
+        if committee.origin is not None:
+            y, said = y - committee.origin, said - committee.origin
+        X: Any = prepared.X
+        rows = Chunk(np.ascontiguousarray(X[counts]), y, prepared.weight[counts] / committee.mean_weight)
+        growth.study(committee, rows, said)
+
+    def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return targets and scores as the loss has them, once all rows are known."""
+        return y, scores
 
     def _encode(self, X: Any, dialect: Dialect, encoder: Encoder, *, known_only: bool) -> Encoded:
         """Encode rows of any kind; change nothing."""
@@ -272,7 +301,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 self._compare_names(X, is_known)
         if len(encoded.X) == 0:
             found = f"Found array with 0 sample(s) (shape={encoded.X.shape}) while a minimum of 1 is required"
-            raise ValueError(f"X is empty: {found}. Skip empty chunks.")
+            is_reader = hasattr(X, "read_next_batch")
+            way_out = "A reader gives its rows once: make a new one" if is_reader else "Skip empty chunks"
+            raise ValueError(f"X is empty: {found}. {way_out}.")
         return encoded
 
     def _compare_names(self, X: Any, is_known: bool) -> None:

@@ -70,7 +70,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn the rows in one pass; arguments as in :meth:`SGBRegressor.fit`.
+        """Forget everything and learn the rows; arguments, and what becomes of them, as in :meth:`SGBRegressor.fit`.
 
         The labels ``y``, of shape (n,), are strings, booleans or whole numbers. If those of the last tenth of the rows
         are unlike the others, as after over-sampling, which appends copies, or in a table sorted by class, a warning
@@ -304,6 +304,17 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 stop += 1
             start = stop
         return scores
+
+    def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        loss = self.committee_.loss
+        if not self._is_log_loss():
+            return defaults.margins(y[:, 0], loss.n_outputs), scores
+        if isinstance(loss, Softmax):
+            worst = np.where(np.isfinite(scores), scores, 0.0).min(axis=1, keepdims=True) - math.log(len(y))
+            return y, np.where(np.isneginf(scores), worst, scores)
+        if scores.shape[1] == 2:  # of classes that were not known from the first row on
+            scores = np.where(np.isfinite(scores).all(axis=1), np.diff(scores, axis=1)[:, 0], 0.0)[:, None]
+        return 2.0 * y - 1.0, scores
 
     def _learn_codes(self, X: FloatArray | SparseRows, codes: FloatArray, weight: FloatArray) -> FloatArray:
         """Learn rows of known classes."""

@@ -18,7 +18,7 @@ from streamboost.bases import Base, Constant, Frozen, Linear
 from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
-from streamboost.errors import did_you_mean, refused
+from streamboost.errors import refused
 from streamboost.losses import Loss, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -48,6 +48,7 @@ LEVELS = (
     Level(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
     Level(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
+LADDER = (256, 1024, 4096, 16384)  # memories that a model begins with
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart
 SPARING = 32
@@ -65,7 +66,7 @@ def make_regression_loss(loss: str | Loss, n_outputs: int) -> Loss:
     if not isinstance(name, str) or name not in losses.NAMES or name in ("log_loss", *ONE_VERSUS_REST):
         names = [name for name in losses.NAMES if name not in ("log_loss", *ONE_VERSUS_REST)]
         expected = f"one of {', '.join(map(repr, names))}, or a Loss. For classes use SGBClassifier."
-        raise refused("loss", loss, expected + did_you_mean(loss, names))
+        raise refused("loss", loss, expected)
     return losses.by_name(name, n_outputs=n_outputs)
 
 
@@ -78,8 +79,7 @@ def make_classification_loss(loss: str | Loss, n_classes: int) -> Loss:
     if name in ONE_VERSUS_REST:
         return losses.by_name(name, n_outputs=1 if n_classes <= 2 else n_classes, l2=l2)
     names = "'log_loss', 'logistic', 'hinge', or the loss object of one of these"
-    meant = did_you_mean(loss, ("log_loss", *ONE_VERSUS_REST))
-    raise refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.{meant}")
+    raise refused("loss", loss, f"{names}. For real-valued targets use SGBRegressor.")
 
 
 def is_one_versus_rest(loss: str | Loss) -> bool:
@@ -124,7 +124,10 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     ]  # fmt: skip
     n_learners = boosters[0].stack.n_learners
     steps = STEPS if is_tree or n_learners > MOST_STEPS else range(n_learners)
-    return Committee(boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs)
+    return Committee(
+        boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs,
+        grows=isinstance(options.memory, str),
+    )  # fmt: skip
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None, places: IntArray | None = None) -> Any:
@@ -159,9 +162,10 @@ def _by_number(monotonic_cst: Mapping[Hashable, int], names: Sequence[Hashable] 
 
 def check_memory(memory: Any) -> list[int | None]:
     """Memories, the longest first."""
+    memory = LADDER if isinstance(memory, str) and memory == "grow" else memory
     given = list(memory) if isinstance(memory, Sequence | np.ndarray) and not isinstance(memory, str) else [memory]
     if not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in given):
-        raise refused("memory", memory, f"numbers of rows above 0, one or several, or None for all rows. {UNSURE}")
+        raise refused("memory", memory, f"'grow', numbers of rows above 0, one or several, or None for all. {UNSURE}")
     if not given or len(set(given)) < len(given):
         raise refused("memory", memory, "one or several different numbers of rows.")
     return sorted((None if one is None else int(one) for one in given), key=lambda one: -(one or np.inf))

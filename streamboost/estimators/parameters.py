@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -31,6 +31,13 @@ ELSEWHERE = {
 }
 
 
+def no_parameter(estimator: str, unknown: str, known: Sequence[str]) -> str:
+    """Return what to say of a parameter that an estimator does not have."""
+    meant = [ELSEWHERE[unknown]] if unknown in ELSEWHERE else get_close_matches(unknown, known, n=1)
+    hint = f"Did you mean {meant[0]!r}?" if meant else f"There are {', '.join(known)}."
+    return f"{estimator} has no parameter {unknown!r}. {hint}"
+
+
 def refuse_unknown(init: Init) -> Init:
     """Make ``__init__`` refuse unknown parameters with a suggestion; its signature stays what it is."""
     known = list(inspect.signature(init).parameters)[1:]
@@ -39,9 +46,7 @@ def refuse_unknown(init: Init) -> Init:
     def checked(self: Any, *args: Any, **params: Any) -> None:
         name = type(self).__name__
         for unknown in params.keys() - set(known):
-            meant = [ELSEWHERE[unknown]] if unknown in ELSEWHERE else get_close_matches(unknown, known, n=1)
-            hint = f"Did you mean {meant[0]!r}?" if meant else f"There are {', '.join(known)}."
-            raise TypeError(f"{name} has no parameter {unknown!r}. {hint}")
+            raise TypeError(no_parameter(name, unknown, known))
         if len(args) > 1:
             raise TypeError(f"{name} takes its loss alone without a name, as in {name}({args[0]!r}, n_estimators=60).")
         init(self, *args, **params)

@@ -47,9 +47,11 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
     descent : Descent, default=None
         Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
-    memory : int, sequence of int, or None, default=(256, 1024, 4096, 16384)
+    memory : "grow", int, sequence of int, or None, default="grow"
         How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
-        different memories. Learners other than trees use the longest only.
+        different memories. ``"grow"`` is a ladder of 256, 1,024, 4,096 and 16,384 rows, which a booster of up to 1,000
+        trees that holds all rows may join: where the longest memory is full and believed, and at the end of
+        :meth:`fit`. Learners other than trees use the longest only.
     budget : float, default=1.0
         How much refitting is done per row: 2 is twice the usual work.
     readout : {"hedge", "last", "mean"}, default="hedge"
@@ -67,7 +69,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         day of year, too, all in UTC; else it is only its seconds since 1970. It stays one column in ``monotonic_cst``,
         which speaks of the seconds, in ``feature_importances_`` and in ``n_features_in_``.
     memory_limit_mb : float, default=None
-        What the model may take: memories and numbers of learners shrink to fit, and say so.
+        What the model may take: memories and numbers of learners shrink to fit, and say so. Left out, the ladder is
+        what it is, and whoever holds all rows does so up to 1,024 MB.
     n_jobs : int, default=None
         With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
     random_state : int, RandomState or None, default=None
@@ -84,7 +87,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     weights_ : dict
         Whom the hedge trusts, by memory and number of learners.
     events_ : list of Event
-        What happened when: memory dropped, new classes, new columns, memory limited.
+        What happened when: memory dropped, grown or shrunk, history studied, new classes, new columns, memory limited.
     edges_ : array of shape (all learners,)
         The share of its targets that each learner explains on the latest rows; longest memory first.
     feature_importances_ : array of shape (d,)
@@ -113,7 +116,9 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn the rows in one pass, in their order: the last ones count most.
 
-        Rows that are in no order of time are better shuffled first: ``X, y = sklearn.utils.shuffle(X, y)``.
+        Then, of 1,000 rows or more, all are swept over once more, as batch boosting does, if rows held back say that it
+        pays (``memory="grow"``, and not for sparse rows). Rows that are in no order of time are better shuffled first:
+        ``X, y = sklearn.utils.shuffle(X, y)``.
 
         Parameters
         ----------
@@ -121,6 +126,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
             A sparse matrix is made dense a block of 64 MB at a time, and may have up to 4,096 columns.
         y : array of shape (n,) or (n, m)
         sample_weight : array of shape (n,), default=None
+            Weights count relative to the mean of those seen so far; a row of weight 0 is as if it had not come. A row
+            of weight 2 is not the same as two rows, which a stream would meet one after the other.
         """
         return self._restart(X, y, sample_weight)
 

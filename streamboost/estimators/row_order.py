@@ -11,7 +11,7 @@ from streamboost.estimators.prepared import Targets
 
 FEWEST = 10  # rows in the last tenth; fewer tell nothing
 MOVED = 0.25  # of the rows of the last tenth would have to be of another class
-RARE = math.log(1e4)  # rows in random order are taken for moved once in ten thousand times at most
+RARE = 1e-5  # of rows in random order; χ² of few rows and many classes errs, and it is one in ten thousand
 
 
 def warn_of_tail(targets: Targets) -> None:
@@ -29,11 +29,9 @@ def warn_of_tail(targets: Targets) -> None:
     last, pooled = shares[-1], np.bincount(codes, minlength=n_classes) / n
     before = (n * pooled - size * last) / (n - size)
     there = pooled > 0
-    # χ² of classes in both parts, against the bound of Laurent and Massart (2000) on its upper tail
-    chi2 = size * n / (n - size) * ((last - pooled)[there] ** 2 / pooled[there]).sum()
-    free = there.sum() - 1
+    chi2 = size * n / (n - size) * ((last - pooled)[there] ** 2 / pooled[there]).sum()  # of classes in both parts
     moved = np.abs(last - np.stack([*shares[:-1], before])).sum(axis=1).min() / 2
-    if moved >= MOVED and chi2 > free + 2 * math.sqrt(free * RARE) + 2 * RARE:
+    if moved >= MOVED and _upper_tail(chi2, int(there.sum()) - 1) < RARE:
         k = int((last - before).argmax())
         warnings.warn(
             f"class {list(targets.labels.numbers)[k]!r} is {last[k]:.1%} of the last tenth of the rows and "
@@ -42,3 +40,9 @@ def warn_of_tail(targets: Targets) -> None:
             "with X, y = sklearn.utils.shuffle(X, y).",
             stacklevel=4,
         )
+
+
+def _upper_tail(chi2: float, free: int) -> float:
+    """Return how often χ² with so many degrees of freedom is larger (Wilson and Hilferty, 1931)."""
+    spread = 2 / (9 * free)
+    return math.erfc(((chi2 / free) ** (1 / 3) - 1 + spread) / math.sqrt(2 * spread)) / 2

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamboost._types import Task
+from streamboost.errors import refused
 from streamboost.evaluation.adapters import ModelAdapter, adapter_for, gives_probabilities, task_of
 from streamboost.evaluation.chunking import LabelledRows, Target, rechunk, slice_rows, split_targets
 from streamboost.evaluation.predictions import Predictions, concatenate
@@ -89,7 +90,7 @@ def prequential(
         if not is_whole and (name, value) != ("chunk", None):
             raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}.")
     if task not in ("auto", "regression", "classification"):
-        raise ValueError(f"task is {task!r}, expected 'regression', 'classification' or 'auto'.")
+        raise refused("task", task, "'regression', 'classification' or 'auto'.")
     kinds = None if metrics is None else [metric_kind(metric) for metric in metrics]
     if kinds is not None and len({kind.name for kind in kinds}) < max(len(kinds), 1):
         raise ValueError(f"metrics is {metrics!r}, expected one or more, each once. If unsure, leave it out.")

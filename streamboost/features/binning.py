@@ -17,7 +17,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.kernels.binning import encode, place_edges
 
-SAMPLE = 2048  # rows that place the edges: 32 for each of 64 bins
+SAMPLE = 32  # rows for each bin that place the edges
 LEVEL_BINS = 64  # of a categorical column at most: a set of them is the bits of one number
 
 
@@ -98,8 +98,8 @@ class Bins:
             )
         self._bin_levels(X)
         n, self.n_features = X.shape
-        if n > SAMPLE:
-            X = X[np.arange(SAMPLE) * n // SAMPLE]
+        if n > (most := SAMPLE * self.n_bins):
+            X = X[np.arange(most) * n // most]
         columns = np.sort(X.T, axis=1)  # (d, n), NaN last
         n_numbers = len(X) - np.isnan(columns).sum(axis=1)
         n_numbers[self.categorical] = 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from reprlib import repr as brief
@@ -25,7 +26,7 @@ import pyarrow as pa
 from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.dates import PARTS, is_date_value, owners_of, places_of, seconds_of_texts, spread, width_of
-from streamboost.features.numeric_text import MANY_LEVELS, looks_numeric, warn_of_numeric_text
+from streamboost.features.numeric_text import MANY_LEVELS, NumericText, looks_numeric
 from streamboost.features.reading import (
     Dates,
     Dialect,
@@ -127,7 +128,7 @@ class Encoder:
         self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024, date_parts: bool = False
     ) -> None:
         if new_columns not in ("error", "grow"):
-            raise ValueError(f"new_columns is {new_columns!r}, expected 'error' or 'grow'. If unsure, leave it out.")
+            raise refused("new_columns", new_columns, "'error' or 'grow'. If unsure, leave it out.")
         if not isinstance(max_categories, (int, np.integer)) or max_categories < 1:
             expected = "a whole number of at least 1. If unsure, leave it out: the default is 1024."
             raise refused("max_categories", max_categories, expected)
@@ -471,7 +472,7 @@ class _Draft:
         if self.known_only or not (added or renamed or self.kinds or levels):
             return encoder
         if self.numeric_texts and not any(map(looks_numeric, encoder.categories.values())):  # once, of the first
-            warn_of_numeric_text(self.numeric_texts)
+            warnings.warn(NumericText(self.numeric_texts), stacklevel=2)
         grown = copy.copy(encoder)  # without the index
         grown.n_features = self.n_features
         if self.added:

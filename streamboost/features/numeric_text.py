@@ -8,7 +8,7 @@ none of those has a leading zero. Days, months and other codes of few levels are
 from __future__ import annotations
 
 import re
-import warnings
+import shlex
 from collections.abc import Collection, Hashable, Sequence
 
 MANY_LEVELS = 32
@@ -25,16 +25,19 @@ def looks_numeric(levels: Collection[str]) -> bool:
     )
 
 
-def warn_of_numeric_text(columns: Sequence[Hashable]) -> None:
-    """Tell a user which columns hold numbers as text, and what to do."""
-    shown = ", ".join(map(repr, columns[:10])) + (", ..." if len(columns) > 10 else "")
-    what = f"column {shown} holds" if len(columns) == 1 else f"columns {shown} hold"
-    warnings.warn(
-        f"{what} numbers as text, and text is learned as categories. Convert to numbers first: X.astype(float), or "
-        f"--type {columns[0]}=float64 on the command line. If these are codes, all is well; a categorical type, as by "
-        "X.astype('category'), says so.",
-        stacklevel=2,
-    )
+class NumericText(UserWarning):
+    """Says which columns hold numbers as text, and what to do."""
+
+    def __init__(self, columns: Sequence[Hashable]) -> None:
+        shown = ", ".join(map(repr, columns[:10])) + (", ..." if len(columns) > 10 else "")
+        what = f"column {shown} holds" if len(columns) == 1 else f"columns {shown} hold"
+        as_number, as_text = (f"--type {shlex.quote(f'{columns[0]}={kind}')}" for kind in ("float64", "string"))
+        super().__init__(
+            f"{what} numbers as text, and text is learned as categories. Convert to numbers first: X.astype(float) "
+            f"({as_number}). If these are codes, all is well; a categorical type says so: X.astype('category') "
+            f"({as_text})."
+        )
+        self.columns = list(columns)
 
 
 def _is_number(level: str) -> bool:

@@ -38,9 +38,10 @@ def _ended(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _to_come(name: str) -> list[str]:
-    """Return what is compiled soon after a kernel: what comes with it, and is neither loaded nor kept anywhere."""
-    others = [other for names in TOGETHER if name in names for other in names if other != name and other in _long]
-    return [other for other in others if not _long[other].overloads and not _long[other]._cache.is_kept()]
+    """Return what is compiled soon after a kernel: what follows it, and is neither loaded nor kept anywhere."""
+    after = [other for names in TOGETHER if name in names for other in names[names.index(name) + 1 :]]
+    others = [_long[other] for other in after if other in _long]
+    return [other.__name__ for other in others if not other.overloads and not other._cache.is_kept()]
 
 
 class _QuickFlags(Flags):

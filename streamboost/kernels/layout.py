@@ -4,8 +4,12 @@ Kernels are compiled with these numbers in them.
 """
 
 # What a plan tells of a booster; what its replay counts; its rates.
-N_TREES, TREE, NODE, LEAF, DEPTH, ROW, ROOM, LEAF_ID, CODE, EVERY, SOONEST, WARMUP, BASE, OTHER = range(14)
-PLAN = 14
+(
+    N_TREES, TREE, NODE, LEAF, DEPTH, ROW, ROOM, LEAF_ID, CODE, EVERY, SOONEST, WARMUP, BASE, OTHER, RESTS, TURN,
+    SEEN_BEFORE,
+) = range(17)  # fmt: skip
+PLAN = 17
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
 L2, FORGET, KEEP, RATE, SPREAD = range(5)
 RATES = 5
+SAMPLED = 16  # one in so many rows tells the edges of trees that rest

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-# what compiles for long, in seconds of a common processor, and what is compiled together, as rows are learned
+# what compiles for long, in seconds of a common processor, and what is compiled one after the other as rows are learned
 SECONDS = {
     "learn_rows": 10.0,
     "grow": 5.0,
@@ -24,7 +24,7 @@ SECONDS = {
     "learn_nets": 9.0,
     "score_nets": 1.5,
 }
-TOGETHER = (("learn_rows", "grow", "fresh_target", "score_rows"), ("learn_nets", "score_nets"))
+TOGETHER = (("learn_rows", "fresh_target", "grow", "score_rows"), ("learn_nets", "score_nets"))
 OTHERS = 0.3  # every other kernel
 SOON = 0.5  # what takes no longer is not worth a word
 EVERY = 0.5  # seconds between two looks

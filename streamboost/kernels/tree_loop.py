@@ -13,8 +13,8 @@ from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, line_of, 
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
-from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, TREE, WARM
-from streamboost.kernels.losses import Rule, set_targets
+from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, RESTS, SAMPLED, SEEN_BEFORE, TREE, TURN, WARM
+from streamboost.kernels.losses import LARGEST, Rule, set_targets
 from streamboost.kernels.replay import Windows, remember_row
 from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
 
@@ -23,12 +23,12 @@ from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray, rule: Rule,
     readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, paired_test: FloatArray,
-    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
+    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows, carried: FloatArray,
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 
-    Writes ``scores`` (n, m) and all state. A row whose gradient is not finite is not learned: then the answer is
-    -1 - row.
+    Writes ``scores`` (n, m) and all state; of boosters whose trees rest, the partial sums ``carried`` (R, n, m) up to
+    the tree whose turn is next. A row whose gradient is not finite is not learned: then the answer is -1 - row.
     """
     R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
@@ -43,7 +43,15 @@ def learn_rows(
             walk = walks[o : o + b - a + 1]
             set_base(x, line_of(lines, r), trees.cat_at, z[r], walk[0])
             walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
-            is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
+            if plan[r, RESTS] and (plan[r, SEEN_BEFORE] + s - start) % SAMPLED != 0:
+                h[a:b], targets[a:b] = 0.0, 0.0
+                for k in range(m):
+                    is_finite &= abs(walk[b - a, k]) <= LARGEST
+            else:
+                is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
+            if plan[r, RESTS]:
+                for k in range(m):
+                    carried[r, s - start, k] = walk[plan[r, TURN], k]
         if not is_finite:
             return -1 - s
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
@@ -53,7 +61,7 @@ def learn_rows(
         is_due = False
         for r in range(R):
             a, b = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES]
-            if w > 0.0 and counts[r, WARM]:
+            if w > 0.0 and counts[r, WARM] and not plan[r, RESTS]:
                 stats, n_leaves = trees.stats[plan[r, LEAF] :], 1 << plan[r, DEPTH]
                 learn_leaves(stats, n_leaves, rates[r, FORGET], leaf[a:b], targets[a:b], w)
             if w > 0.0 and plan[r, BASE] != STILL:
@@ -62,7 +70,8 @@ def learn_rows(
                     rule, plan[r, BASE], X[s : s + 1], y[s : s + 1], weight[s : s + 1], rates[r], trees.cat_at,
                     z[r : r + 1], line_of(lines, r), own,
                 )  # fmt: skip
-            is_due |= remember_row(x, target, w, plan[r], counts[r], leaf[a:b], trees.cat_at, r, windows)
+            if not plan[r, RESTS]:
+                is_due |= remember_row(x, target, w, plan[r], counts[r], leaf[a:b], trees.cat_at, r, windows)
         if is_due:
             return s + 1
     return stop

@@ -22,6 +22,7 @@ MODULES = {
     "streamboost.boosting.cost": "CostMeter",
     "streamboost.descents": "AdaGrad Ball Box FrankWolfe GradientDescent Nesterov ResidualProjection",
     "streamboost.boosting.edges": "EdgeMeter",
+    "streamboost.boosting.growth": "Growth",
     "streamboost.features.encoder": "Encoder",
     "streamboost.estimators.classifier": "SGBClassifier",
     "streamboost.estimators.regressor": "SGBRegressor",

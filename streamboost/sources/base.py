@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from streamboost.errors import SKIP
+
 Position: TypeAlias = Any  # what JSON can hold: dict, list, str, int, float, bool or None
 
 
@@ -80,14 +82,15 @@ class BadRow(ValueError):
     text : str
         The row as it stands in the source; bytes that are no text are surrogates, as ``os.fsdecode`` has them.
     reason : str
-        What is wrong with it.
+        What is wrong with it, and how to mend it; of the error, the message also says how to pass over it.
     place : str
         Where that is, for people: a file and a line.
     """
 
     def __init__(self, place: str, reason: str, *, position: Position, text: str) -> None:
         super().__init__(f"{place}: {reason}")
-        self.place, self.reason, self.position, self.text = place, reason, position, text
+        self.place, self.position, self.text = place, position, text
+        self.reason = SKIP.sub(lambda found: found[2] or "", reason)
 
     def handle(self, on_bad: OnBad) -> None:
         """Raise the row, pass over it, or hand it to a function."""

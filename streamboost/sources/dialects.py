@@ -14,6 +14,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
+from streamboost.errors import refused
+
 UTF_8 = "utf-8"
 BOMS = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
         b"\xfe\xff": "utf-16"}  # fmt: skip
@@ -45,8 +47,8 @@ class Dialect(NamedTuple):
                 encoding = codecs.lookup(encoding).name.removesuffix("-sig")
                 b"".decode(encoding)
             except LookupError:
-                told = "expected one that Python knows, such as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
-                raise ValueError(f"encoding is {encoding!r}, {told}.") from None
+                known = "one that Python knows, such as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'."
+                raise refused("encoding", encoding, known) from None
         return cls(encoding, delimiter, decimal, None if names is None else tuple(names))
 
     def state(self) -> dict[str, Any]:

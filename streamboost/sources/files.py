@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamboost.errors import refused
 from streamboost.features.reading import Kind
 from streamboost.sources.base import (
     BadRow,
@@ -33,6 +34,7 @@ from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
 from streamboost.sources.text_formats import CsvFormat, JsonLinesFormat
 
+ABSENT = "does not exist. Look for a typo, and where relative paths start."
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
            "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
@@ -119,8 +121,8 @@ class FileSource(Source):
             raise ValueError("no path is given, expected at least one. Pass a file, a glob, or '-' for standard input.")
         self.paths = [STDIN if os.fspath(path) == STDIN else os.path.normpath(os.fspath(path)) for path in paths]
         if format is not None and format not in ENDINGS:
-            way_out = "To let the file's name tell, leave it out."
-            raise ValueError(f"format is {format!r}, expected one of {sorted(ENDINGS)}. {way_out}")
+            names = ", ".join(map(repr, sorted(ENDINGS)))
+            raise refused("format", format, f"one of {names}. To let the file's name tell, leave it out.")
         self.types, self.kinds = checked_types(types), kinds or {}
         self.dialect = Dialect.checked(encoding, delimiter, decimal, names)
         check_on_bad(on_bad)
@@ -176,6 +178,8 @@ class FileSource(Source):
         if suffix in PACKED:
             suffix = os.path.splitext(stem)[1]
         kind = self.format or FORMATS.get(suffix)
+        if not (suffix or kind or path == STDIN or self.follow or glob.has_magic(path) or os.path.exists(path)):
+            raise FileNotFoundError(f"{path} {ABSENT}")
         if kind is None:
             known = f"{', '.join(FORMATS)} (and then .gz or .zst). Pass format='csv' (--format csv), for example."
             raise ValueError(f"{display_name(path)} does not tell its format by its name, expected one of {known}")
@@ -198,7 +202,7 @@ class FileSource(Source):
                     raise FileNotFoundError(f"{told}. Look for a typo, or pass follow=True (--follow) to wait.")
                 files += map(os.path.normpath, found)
             elif path not in done:
-                raise FileNotFoundError(f"{path} does not exist. Look for a typo, and where relative paths start.")
+                raise FileNotFoundError(f"{path} {ABSENT}")
         if len(set(files)) < len(files):
             twice = next(file for i, file in enumerate(files) if file in files[:i])
             raise ValueError(f"{twice} is given twice, expected each file once. Leave one out, or copy the file.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.errors import did_you_mean
+from streamboost.errors import did_you_mean, refused
 from streamboost.features.reading import Kind
 from streamboost.features.reading import is_text as is_text_type
 
@@ -24,7 +24,7 @@ def checked_types(types: Mapping[str, Any] | None) -> dict[str, Any]:
             checked[name] = pa.type_for_alias(kind) if isinstance(kind, str) else kind
         if not isinstance(checked.get(name), pa.DataType):
             way_out = "Use 'float64', 'int64', 'string', 'bool' or 'timestamp[ns]', for example."
-            raise ValueError(f"types[{name!r}] is {kind!r}, expected a pyarrow type or its name. {way_out}")
+            raise refused(f"types[{name!r}]", kind, f"a pyarrow type or its name. {way_out}")
     return checked
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +20,11 @@ from streamboost.features.dates import ticks_of_texts
 from streamboost.features.reading import Kind
 from streamboost.kernels.records import NEWLINE, quoted_ends
 from streamboost.sources.dialects import UTF_8, Dialect, is_bytewise, sniff_delimiter, sniff_encoding
-from streamboost.sources.inference import is_nearly_numbers, with_dates
+from streamboost.sources.inference import NUMBER, is_nearly_numbers, with_dates
 from streamboost.sources.schemas import check_same_names, plain_schema, type_advice, with_kinds
 
-# A column that is whole so far may have a fraction later on, and one that is empty numbers. What is no UTF-8 in the
-# first rows is a bad row, not a column of bytes.
-WIDER = {pa.null(): pa.float64(), pa.int64(): pa.float64(), pa.binary(): pa.string()}
+# A column that is whole so far may have a fraction later on, and one that is empty numbers.
+WIDER = {pa.null(): pa.float64(), pa.int64(): pa.float64()}
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError)
 ENCODINGS = "Say which encoding it is in, such as encoding='latin-1' (--encoding latin-1), or convert it to UTF-8"
 LINE_ENDS = (
@@ -84,7 +84,7 @@ class TextFormat(ABC):
             found = self._infer_schema(self._readable_utf8(data))
         except UNREADABLE as error:
             or_types = ", or other types=... (--type)" if self.types else ""
-            way_out = f"Pass format=... if the file is of another kind than its name says{or_types}."
+            way_out = f"Pass format=... (--format) if the file is of another kind than its name says{or_types}."
             raise ValueError(f"{file}: none of the first rows can be read; they say: {error}. {way_out}") from error
         wider = pa.schema([(field.name, WIDER.get(field.type, field.type)) for field in found])
         self.schema = plain_schema(with_kinds(wider, self.kinds, is_text=True), self.types, file)
@@ -155,14 +155,18 @@ class CsvFormat(TextFormat):
             if "\r" in text.rstrip("\r\n"):
                 raise ValueError(f"{file} has a carriage return within its first line. {LINE_ENDS}") from error
             found = f"{file}: the first line cannot be read as names ({error})"
-            raise ValueError(f"{found}. Mend it, or pass names=[...].") from error
+            raise ValueError(f"{found}. Mend it, or pass names=[...] (--names).") from error
         if len(set(self.names)) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
-            way_out = "Rename one of them; if there are no names in the first line, pass names=[...]."
+            way_out = "Rename one of them; if there are no names in the first line, pass names=[...] (--names)."
             found = f"{file} names two columns {twice!r} in its first line"
             raise ValueError(f"{found}, expected distinct names. {way_out}")
         if self.schema is not None:
             check_same_names(self.schema.names, self.names, file)
+
+    def _readable_utf8(self, data: bytes) -> bytes:
+        """Return first rows in UTF-8; what is none is a slip in its column, not a sign that it holds bytes."""
+        return data.decode(self.row_encoding, "replace").encode()
 
     def _infer_schema(self, data: bytes) -> Any:
         """Infer as Arrow does, but take text that is nearly all numbers or dates for these: the others are bad rows.
@@ -248,8 +252,12 @@ class CsvFormat(TextFormat):
         return f"{said}. Mend the row, or pass on_bad='skip'."
 
 
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def _n_numeric(schema: Any) -> int:
-    return sum(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in schema.types)
+    return sum(map(_is_number, schema.types))
 
 
 def _pairs(schema: Any) -> list[tuple[str, Any]]:
@@ -267,7 +275,7 @@ class JsonLinesFormat(TextFormat):
             return with_dates(self._first_table(b"".join(_agreeing(lines)) or data))
 
     def _first_table(self, data: bytes) -> Any:
-        return self._read(data, pa.schema(list(self.types.items())), "infer")
+        return self._read_pinned(data, pa.schema(list(self.types.items())), "infer")
 
     def _readable(self, lines: list[bytes]) -> list[bytes]:
         """Return the lines that can be read; halve until those that cannot are alone."""
@@ -279,23 +287,23 @@ class JsonLinesFormat(TextFormat):
         return lines
 
     def parse(self, data: bytes) -> Any:
-        """Return rows as a table of ``schema``; in a column that is pinned to text, numbers are theirs."""
-        data = self.to_utf8(data)
+        """Return rows as a table of ``schema``."""
+        return self._read_pinned(self.to_utf8(data), self.schema, "error")
+
+    def _read_pinned(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
+        """Read rows; numbers are text, and text numbers, where the user or a model has said so of a column."""
         try:
-            return self._read(data, self.schema, "error")
+            return self._read(data, schema, unexpected)
         except pa.ArrowInvalid as error:
-            found = re.search(r"Column\(/([^/]*?)\) changed from string to (number|boolean)", str(error))
-            texts = {name for name, kind in _pairs(self.schema) if kind == pa.string() and self._is_pinned(name)}
-            if found is None or found[1] not in texts:
+            found = re.search(r"Column\(/([^/]*?)\) changed from \w+ to (string|number|boolean)", str(error))
+            pinned = {name: kind for name, kind in _pairs(schema) if name in self.types or name in self.kinds}
+            if found is None or found[1] not in pinned:
                 raise
             try:
-                lines = [_with_texts(line, texts) for line in data.splitlines() if line.strip()]
+                lines = [_as_pinned(line, pinned) for line in data.splitlines() if line.strip()]
             except ValueError:  # the row that is no JSON is bad, and found when it is alone
                 raise error from None
-        return self._read(b"\n".join(lines), self.schema, "error")
-
-    def _is_pinned(self, name: str) -> bool:
-        return name in self.types or self.kinds.get(name) == "category"
+        return self._read(b"\n".join(lines), schema, unexpected)
 
     def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
         if not data.isascii():
@@ -331,14 +339,18 @@ class JsonLinesFormat(TextFormat):
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
 
 
-def _with_texts(line: bytes, texts: set[str]) -> bytes:
-    """Return an object with the numbers and truths under some keys as text."""
+def _as_pinned(line: bytes, pinned: Mapping[str, Any]) -> bytes:
+    """Return an object with numbers and truths as text, and text that is a number as that, where it should be."""
     values = json.loads(line)
     if not isinstance(values, dict):
         raise ValueError
-    for name in texts & values.keys():
-        if isinstance(values[name], (bool, int, float)):
-            values[name] = json.dumps(values[name])
+    for name in pinned.keys() & values.keys():
+        value, kind = values[name], pinned[name]
+        if kind == pa.string() and isinstance(value, (bool, int, float)):
+            values[name] = json.dumps(value)
+        elif _is_number(kind) and isinstance(value, str) and re.match(NUMBER, value):
+            with suppress(ValueError):  # a fraction, where whole numbers should be
+                values[name] = int(value) if pa.types.is_integer(kind) else float(value)
     return json.dumps(values).encode()
 
 

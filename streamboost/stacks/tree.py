@@ -341,6 +341,12 @@ class TreeStack(Stack):
         """Return what the first k trees say of rows, (n, k, m), from the rows' leaves in them, (n, k)."""
         return tree_rows.read(leaf_ids, self.stats, self.bounds, self.l2)
 
+    def leaf_values(self, i: int) -> FloatArray:
+        """Return what each leaf of tree i says, (leaves, m)."""
+        sums, weight = self.stats[i, :, :-1], self.stats[i, :, -1:] + self.l2
+        values: FloatArray = np.divide(sums, weight, out=np.zeros_like(sums), where=weight > 0)
+        return np.clip(values, self.bounds[i, :, :1], self.bounds[i, :, 1:]) if self.bounds.shape[1] else values
+
     def for_prediction(self) -> TreeStack:
         """Leave out what the splits gained."""
         twin = copy.copy(self)

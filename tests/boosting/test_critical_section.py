@@ -28,6 +28,14 @@ Y = X[:, 0] + np.sin(3 * X[:, 1])
 SMALL = {"n_estimators": 3, "max_depth": 2, "random_state": 0}
 
 
+@pytest.fixture(autouse=True)
+def handled():
+    """Python's own handler, also where a shell in the background had SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def trees(window):
     return Booster(Squared(), stack=TreeStack(3, max_depth=2), replay=Replay(window, refit_every=8, warmup=16))
 

@@ -310,6 +310,18 @@ def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
     assert "[/z] :smile:" in shown
 
 
+def test_a_progress_bar_stays_whole_where_the_terminal_is_narrow(capsys):
+    console = terminal()
+    console._force_terminal, console._width = True, 80
+    run = SimpleNamespace(position=1, bad=SimpleNamespace(n=0), book=None)
+    report = type("Long", (), {"events": (), "__str__": lambda self: "1,000 rows: " + "rmse 1.234, " * 20})()
+    with Screen(console, MemorySource({"x": [1.0, 2.0]}), run) as screen:
+        screen.see(report)
+    shown = capsys.readouterr().out
+    for part in ("━" * 9, " 50 % ", "1,000 rows: rmse", "…", "0:00:00"):
+        assert part in shown
+
+
 def test_a_run_that_begins_with_a_model_has_its_task(rows, tmp_path, capsys):
     whole = rows.set_column(3, "price", pa.array(np.round(np.abs(rows["price"].to_numpy()))))  # look like classes
     whole = whole.filter(pa.compute.less(whole["price"], 4))
@@ -431,11 +443,10 @@ def test_predictions_never_have_a_gap(rows, tmp_path, capsys):
     file = ["--predictions", tmp_path / "said.csv"]
     assert main([*map(str, [*words, *file]), "--max-rows", "100"]) == 0
     assert "Predictions begin with row 100: of those before none were written." in capsys.readouterr().err
-    code, error = refused(capsys, *words, "--max-rows", 100)
-    assert code == 2
-    assert f"writes predictions to {tmp_path / 'said.csv'}" in error
     assert refused(capsys, *words, "--predictions", tmp_path / "other.csv")[0] == 2
-    code, _ = said(capsys, *words, *file, "--max-rows", 100)
+    code, summary = said(capsys, *words, "--max-rows", 50)  # where, the run knows
+    assert (code, summary["predictions"]) == (0, str(tmp_path / "said.csv"))
+    code, _ = said(capsys, *words, *file, "--max-rows", 50)
     assert read_parts(tmp_path / "said.csv")["row"].to_pylist() == list(range(100, 300))
     (tmp_path / "said.csv").rename(tmp_path / "kept.csv")
     assert main([*map(str, words), "--max-rows", "100"]) == 0

@@ -1,6 +1,8 @@
 """What the program says before it does anything, and that it says it without what it would need to do it."""
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,36 +66,77 @@ def test_a_command_without_words_says_what_it_takes(command, capsys):
 # TAB
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["run", "x", "--ta"], {"--target", "--task"}),
-        (["run", "x", "--task", ""], {"auto", "regression", "classification"}),
-        (["run", "x", "--metric", "a"], {"accuracy", "auc"}),
-        (["run", "x", "--format", "t"], {"tsv"}),
-        (["run", "x", "--type", "zip=s"], {"zip=string"}),
-        (["run", "x", "--type", "zip", "=", "s"], {"string"}),  # as Bash tears it
-        (["run", "x", "--type", "zip", "="], {"float64", "int64", "string", "bool", "date32", "timestamp[us]"}),
-        (["serve", "--task", "c"], {"classification"}),
-        (["predict", "x", "--model", "m"], {"mine", "mine.safetensors"}),
-        (["inspect", "mi"], {"mine", "mine.safetensors"}),
-        (["inspect", "deep/"], {"deep/served"}),
-        (["predict", "x", "--out", "m"], set()),  # the shell knows files
-    ],
-)
-def test_a_tab_completes_values(words, offered, tmp_path, monkeypatch):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of models and rows to be completed to, and to be in."""
     for name in ("mine/checkpoint-00000001.safetensors", "deep/served/live/checkpoint-00000001.safetensors"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     (tmp_path / "mine.safetensors").touch()
     (tmp_path / "minutes.txt").touch()
     (tmp_path / "mixed").mkdir()
+    (tmp_path / "rows.csv").write_text("\ufeffpreis;qty;zip;a name\n1,5;2;3;4\n", encoding="utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"price": 1, "qty": 2}\n')
+    (tmp_path / "broken.jsonl").write_text("{\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    settings = {"COMP_WORDS": " ".join(["streamboost", *words]), "COMP_CWORD": str(len(words))}
+
+
+COMPLETED = [
+    (["run", "x", "--ta"], {"--target", "--task"}),
+    (["run", "x", "--task", ""], {"auto", "regression", "classification"}),
+    (["run", "x", "--metric", "a"], {"accuracy", "auc"}),
+    (["run", "x", "--format", "t"], {"tsv"}),
+    (["run", "x", "--type", "zip=s"], {"zip=string"}),
+    (["run", "x", "--type", "zip", "=", "s"], {"string"}),  # as Bash tears it
+    (["run", "x", "--type", "zip", "="], {"float64", "int64", "string", "bool", "date32", "timestamp[us]"}),
+    (["run", "rows.csv", "--target", ""], {"preis", "qty", "zip"}),
+    (["run", "rows.jsonl", "--ignore", "q"], {"qty"}),
+    (["predict", "rows.csv", "--keep", "z"], {"zip"}),
+    (["compare", "a", "b", "--on", "rows.csv", "--target", "p"], {"preis"}),
+    (["run", "broken.jsonl", "--target", ""], set()),
+    (["run", "absent.csv", "--target", ""], set()),
+    (["serve", "--task", "c"], {"classification"}),
+    (["predict", "x", "--model", "m"], {"mine", "mine.safetensors"}),
+    (["inspect", "mi"], {"mine", "mine.safetensors"}),
+    (["inspect", "deep/"], {"deep/served"}),
+    (["predict", "x", "--out", "m"], set()),  # the shell knows files
+]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("words", "offered"), COMPLETED)
+def test_a_tab_completes_values(words, offered):
+    settings = {"COMP_WORDS": "\n".join(["streamboost", *words]), "COMP_CWORD": str(len(words))}  # as Bash joins them
     said, modules = asked(_STREAMBOOST_COMPLETE="complete_bash", **settings)
     assert set(said.split()) == offered
     assert not modules & HEAVY
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("run rows.csv --target ", {"preis", "qty", "zip"}), ("run x --type zip=s", {"zip=string"})]
+)
+def test_other_shells_complete_values(typed, offered):
+    settings = {"_TYPER_COMPLETE_ARGS": f"streamboost {typed}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert set(asked(_STREAMBOOST_COMPLETE="complete_fish", **settings)[0].split()) == offered
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no Bash")
+def test_bash_itself_completes_values(tmp_path):
+    program = tmp_path / "streamboost"
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m streamboost \"$@\"\n")
+    program.chmod(0o755)
+    script = asked("--show-completion", "bash")[0].replace("\r", "")
+    for words, offered in [each for each in COMPLETED if "--type" in each[0] or "--target" in each[0]]:
+        quoted = " ".join(map(shlex.quote, ["./streamboost", *words]))
+        call = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _streamboost_completion ./streamboost"
+        said = subprocess.run(
+            ["bash", "--norc", "-c", f'{script}\n{call}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'],
+            capture_output=True, text=True, check=True, env=os.environ | {"TERM": "dumb"},
+        ).stdout  # fmt: skip
+        assert set(said.split()) == offered, words
 
 
 # Wrong words
@@ -110,6 +153,15 @@ def test_a_tab_completes_values(words, offered, tmp_path, monkeypatch):
         (["run", "{}", "--target", "y", "--metric", "RMSE"], "--metric 'RMSE' is unknown"),
         (["run", "{}", "--target", "y", "--option", "max_dept=3"], "Did you mean 'max_depth'?"),
         (["run", "{}", "--target", "y", "--option", "loss=hubert"], "Did you mean 'huber'?"),
+        (["run", "{}", "--target", "y", "--option", "learner=tre"], "Did you mean 'tree'?"),
+        (["run", "{}", "--target", "y", "--option", "base=linaer"], "Did you mean 'linear'?"),
+        (["run", "{}", "--target", "y", "--option", "max_features=sqr"], "Did you mean 'sqrt'?"),
+        (["run", "{}", "--target", "y", "--format", "cvs"], "--format is 'cvs', expected one of 'arrow', 'csv'"),
+        (["run", "{}", "--target", "y", "--format", "cvs"], "Did you mean 'csv'?"),
+        (["run", "{}", "--target", "y", "--encoding", "latn-1"], "Did you mean 'latin-1'?"),
+        (["run", "{}", "--target", "y", "--type", "city=int65"], "Did you mean 'int64'?"),
+        (["run", "{}", "--target", "y", "--names", "x,y"], "Pass --format if the file is of another kind"),
+        (["run", "{}.folder/rows", "--target", "y"], "rows does not exist. Look for a typo"),
         (["run", "{}", "--target", "y", "--type", "citty=string"], "Did you mean 'city'?"),
         (["run", "{}", "--target", "y", "--type", "city=word"], "--type is city=word, expected a type such as string"),
         (["run", "{}", "--target", "y", "--strict"], "leave out --strict, or read the column as text from the start "
@@ -128,8 +180,8 @@ def test_errors_speak_of_options_and_suggest_the_nearest_word(words, sentence, t
     assert main([word.format(file) for word in words]) in (1, 2)
     error = capsys.readouterr().err
     assert sentence in error
-    assert "='" not in error
-    assert "types[" not in error
+    for word in ("='", "types[", "=...", "=["):
+        assert word not in error
 
 
 def test_every_way_out_of_a_bad_row_is_one_of_the_command_line():

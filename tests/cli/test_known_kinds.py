@@ -152,3 +152,21 @@ def test_a_bad_date_names_its_line(stream, tmp_path, capsys):
     (tmp_path / "b.csv").write_text("at,id\n2024-05-01,12\nsoon,13\n")
     assert main(["predict", str(tmp_path / "b.csv"), "--model", str(tmp_path / "m")]) == 1
     assert "b.csv, line 3: column 'at' holds 'soon'" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.filterwarnings("default")
+def test_numbers_as_text_are_told_of_in_words_of_the_command_line_unless_that_was_asked_for(tmp_path, capsys):
+    rows = pa.table({"id": [str(k) for k in range(200)], "qty": [f"{k}.5" for k in range(200)], "y": np.arange(200.0)})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    run = ["run", str(tmp_path / "rows.parquet"), "--target", "y", "--task", "regression", *SMALL]
+    assert main(run) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("streamboost: columns 'id', 'qty' hold numbers as text")
+    assert "Convert to numbers first: --type id=float64. If these are codes" in told
+    assert told.rstrip().endswith("says so: --type id=string.")
+    assert main([*run, "--type", "id=string"]) == 0
+    assert capsys.readouterr().err.startswith("streamboost: column 'qty' holds numbers as text")
+    assert main([*run, "--type", "id=string", "--type=qty=float64"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*run, "--type=id=string", "--type", "qty=string"]) == 0
+    assert capsys.readouterr().err == ""

@@ -2,7 +2,11 @@
 
 import io
 import json
+import re
 import shlex
+import subprocess
+import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -49,7 +53,8 @@ def test_a_run_in_which_nothing_is_learned_fails_and_says_why_and_can_be_begun_a
     [found] = summary["bad_reasons"]
     assert found["rows"] == 300
     assert "expected a class" in found["reason"]
-    assert "300 bad rows of 300 are more than --max-bad 0.5" in summary["error"]
+    assert "300 bad rows of 300 are more than --max-bad 50%" in summary["error"]
+    assert summary["error"].endswith("If the targets are numbers: --task regression.")
     assert len(quarantine.read_text().splitlines()) == 300
     code, summary = said(capsys, *run(file, tmp_path / "m"))
     assert (code, summary["rows"], summary["bad_rows"], summary["bad_reasons"]) == (0, 300, 0, [])
@@ -63,6 +68,20 @@ def test_a_run_in_which_nothing_is_learned_fails_however_many_rows_may_be_bad(li
     assert "no row was learned: all 300 are bad" in summary["error"]
 
 
+def test_where_nothing_is_learned_the_other_task_is_named_and_no_metric(tmp_path, capsys):
+    file = tmp_path / "rows.csv"
+    file.write_text("x,label\n" + "".join(f"{k},{'buy' if k % 2 else 'sell'}\n" for k in range(300)))
+    words = ["run", str(file), "--target", "label", "--task", "regression", "-q", *SMALL]
+    assert main(words) == 1
+    shown = capsys.readouterr()
+    assert "If the targets are classes: --task classification." in shown.err
+    assert "0 rows learned" in shown.out
+    assert "metric" not in shown.out
+    file.write_text("x,label\n" + "1,\n" * 300)  # no other task would help
+    assert main(words) == 1
+    assert "--task" not in capsys.readouterr().err
+
+
 def test_bad_rows_are_told_by_reason_at_the_end(tmp_path, capsys):
     file = write(tmp_path / "rows.csv")
     file.write_text(file.read_text() + "1,Graz,\n" * 5 + "1,2,3,4\n" * 2)
@@ -73,6 +92,7 @@ def test_bad_rows_are_told_by_reason_at_the_end(tmp_path, capsys):
     assert "2, such as: the row has 4 fields, expected 3" in shown
     assert "on_bad" not in shown
     assert f"all in {tmp_path / 'm' / 'quarantine.jsonl'}" in shown
+    assert "on_bad" not in (tmp_path / "m" / "quarantine.jsonl").read_text()
     assert main(["run", str(file), "--target", "preis", "-q", *SMALL]) == 0
     assert "--model DIR keeps them" in capsys.readouterr().out
 
@@ -106,6 +126,16 @@ def test_a_quarantine_is_mended_and_learned_as_the_documentation_says(tmp_path, 
     (tmp_path / "mended.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mended))
     code, summary = said(capsys, "run", tmp_path / "mended.jsonl", "--model", tmp_path / "m", "--continue")
     assert (code, summary["rows"], summary["rows_of_this_run"], summary["bad_rows"]) == (0, 305, 5, 5)
+
+
+def test_lines_that_were_not_read_come_out_of_the_quarantine_to_the_byte_as_the_documentation_says(tmp_path, capsys):
+    good, bad = "7,Köln,8\n".encode() * 300, ["7,Köln,8\n".encode("latin-1"), b'9,"x\ny",\xff\n', b"1,2,3,4\n"]
+    (tmp_path / "rows.csv").write_bytes(b"x,ort,preis\n" + good + b"".join(bad))
+    assert said(capsys, *run(tmp_path / "rows.csv", tmp_path / "shop"))[1]["bad_rows"] == 3
+    docs = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^    (\(head -1 rows\.csv.*?> mended\.csv)$", docs, re.DOTALL | re.MULTILINE)
+    subprocess.run(["sh", "-c", textwrap.dedent("    " + command)], cwd=tmp_path, check=True)
+    assert (tmp_path / "mended.csv").read_bytes() == b"x,ort,preis\n" + b"".join(bad)
 
 
 # How files are written.
@@ -198,6 +228,18 @@ def test_the_error_says_the_very_command_that_goes_on_with_new_rows(tmp_path, ca
     pa.csv.write_csv(pa.concat_tables(map(pa.csv.read_csv, (monday, tuesday))), tmp_path / "both.csv")
     assert said(capsys, *run(tmp_path / "both.csv", tmp_path / "both"))[0] == 0
     assert same_state(read_latest(tmp_path / "m").model, read_latest(tmp_path / "both").model)
+
+
+def test_who_forgets_how_to_go_on_is_told(tmp_path, capsys):
+    file, model = write(tmp_path / "rows.csv"), tmp_path / "m"
+    assert said(capsys, *run(file, model))[0] == 0
+    code, answer = said(capsys, "run", file, "--model", model)
+    assert (code, "holds a model already" in answer["error"], "--continue" in answer["error"]) == (2, True, True)
+    for option in ("--continue", "--resume"):
+        code, answer = said(capsys, "run", file, "--model", tmp_path / "mm", option)
+        assert (code, "mm' holds no model yet to go on with" in answer["error"]) == (2, True)
+    code, answer = said(capsys, "run", file)
+    assert (code, "Missing option '--target'" in answer["error"]) == (2, True)
 
 
 def test_going_on_with_new_rows_may_be_repeated_and_cut_short_and_learns_each_row_once(tmp_path, capsys):

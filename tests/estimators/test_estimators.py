@@ -233,6 +233,9 @@ def test_an_unknown_parameter_is_refused_with_the_one_that_was_meant(given, mean
     for Model in (SGBRegressor, SGBClassifier):
         with pytest.raises(TypeError, match=f"^{Model.__name__} has no parameter '{given}'. Did you mean '{meant}'"):
             Model(**{given: 5})
+        with pytest.raises(ValueError, match=f"^{Model.__name__} has no parameter '{given}'. Did you mean '{meant}'"):
+            Model().set_params(**{given: 5})
+    assert SGBRegressor(learner=SGDRegressor()).set_params(n_estimators=5, learner__alpha=0.5).learner.alpha == 0.5
     with pytest.raises(TypeError, match=r"SGBRegressor has no parameter 'zzz'\. There are loss, n_estimators, "):
         SGBRegressor(zzz=1)
     with pytest.raises(TypeError, match="SGBRegressor takes its loss alone without a name"):

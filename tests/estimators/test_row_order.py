@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
 from sklearn.utils import shuffle
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
@@ -56,10 +58,19 @@ def test_a_warning_made_an_error_leaves_the_model_as_it_was(oversampled):
     assert same_state(model, before)
 
 
-@pytest.mark.parametrize("counts", [[50, 50, 50], [900, 100], [300] * 10, [800, 100, 100]], ids=str)
+@pytest.mark.parametrize(
+    "counts", [[50, 50, 50], [40, 40, 40], [100, 100], [900, 100], [300] * 10, [800, 100, 100]], ids=str
+)
 def test_a_sorted_table_is_told_of(counts):
     with pytest.warns(UserWarning, match=f"class {len(counts) - 1} is 100.0% of the last tenth"):
         look_at(np.repeat(np.arange(len(counts)), counts))
+
+
+def test_folds_of_a_table_sorted_by_class_are_told_of():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(UserWarning, match="class 2 is 100.0% of the last tenth") as told:
+        cross_val_score(SGBClassifier(**SMALL), X, y)
+    assert len(told) == 5
 
 
 def test_of_few_rows_nothing_is_told():

@@ -371,3 +371,11 @@ def test_only_the_levels_that_occur_are_looked_at(is_pandas):
         return python_steps(lambda: Encoder().encode(frame))
 
     assert steps(10_000) == steps(10) > 0
+
+
+def test_a_reader_that_is_used_up_is_told_of(table):
+    columns, y = table
+    reader = as_reader(columns)
+    model = SGBRegressor(**SMALL).fit(reader, y)
+    with pytest.raises(ValueError, match=r"X is empty.*A reader gives its rows once: make a new one"):
+        model.predict(reader)

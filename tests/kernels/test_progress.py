@@ -23,11 +23,10 @@ import streamboost.kernels.compiling as compiling, sys
 compiling.FILES.append(__import__("pathlib").Path(sys.argv[1]))
 sys.path.insert(0, sys.argv[1].rpartition("/")[0])
 import kernels_of_mine as mine
-mine.learn_rows(1.0)
-print("between", file=sys.stderr)
-mine.score_rows(1.0)
+exec(sys.argv[2])
 print("end", clock.seconds > 0, file=sys.stderr)
 """
+BOTH = 'mine.learn_rows(1.0); print("between", file=sys.stderr); mine.score_rows(1.0)'
 MINE = """
 from streamboost.kernels.compiling import compiled
 
@@ -45,10 +44,10 @@ def score_rows(x):
 def run(tmp_path):
     """Call two kernels, named as ours, in a new process; return what is said on its standard error."""
     (tmp_path / "kernels_of_mine.py").write_text(MINE)
-    words = [sys.executable, "-c", LEARNED, str(tmp_path / "kernels_of_mine.py")]
     settings = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
 
-    def run(on_terminal):
+    def run(on_terminal, code=BOTH):
+        words = [sys.executable, "-c", LEARNED, str(tmp_path / "kernels_of_mine.py"), code]
         if not on_terminal:
             return subprocess.run(words, env=settings, check=True, capture_output=True, text=True).stderr
         ours, theirs = pty.openpty()
@@ -74,6 +73,12 @@ def test_a_terminal_is_told_once_and_what_is_no_terminal_never(run):
     assert "end True" in first
     assert "compil" not in run(on_terminal=True)  # kept
     assert "end False" in run(on_terminal=False)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_to_predict_is_to_compile_no_more_than_that(run):
+    assert "streamboost: compiling once, about 1 s" in run(on_terminal=True, code="mine.score_rows(1.0)")
+    assert "streamboost: compiling once, about 10 s" in run(on_terminal=True)  # of both, one is kept
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")

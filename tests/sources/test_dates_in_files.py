@@ -138,6 +138,23 @@ def test_numbers_of_json_lines_are_text_where_a_model_knows_text(tmp_path):
         assert [row.text for row in bad] == ["no json\n", '{"id": [1], "x": 4}\n']
 
 
+def test_json_lines_of_which_every_row_is_of_another_kind_than_asked_for_are_read_as_asked(tmp_path):
+    lines = [f'{{"id": {k}, "x": "{k}.5", "n": "{k}", "y": {k}}}' for k in range(150)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + '\n{"id": 7, "x": "many", "n": "7", "y": 7}\n')
+    expected = [{"id": str(k), "x": k + 0.5, "n": k, "y": float(k)} for k in range(150)]
+    for options in (
+        {"types": {"id": "string", "x": "float64", "n": "int64"}},
+        {"kinds": {"id": "category", "x": "number", "n": "number"}},
+    ):
+        bad = []
+        batches = list(FileSource(tmp_path / "a.jsonl", on_bad=bad.append, **options).read(n_rows=40))
+        assert [row for batch in batches for row in batch.table.to_pylist()] == expected
+        assert len(bad) == 1
+        assert "column 'x' holds a string, but it is double" in bad[0].reason
+        again = FileSource(tmp_path / "a.jsonl", on_bad="skip", **options).read(batches[0].position)
+        assert [row for batch in again for row in batch.table.to_pylist()] == expected[40:]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_numbers_of_tables_are_text_where_a_model_knows_text(kind, tmp_path):
     table = pa.table({"id": [7, None], "x": ["1", "2"], "at": pa.array([START, None], pa.timestamp("us"))})

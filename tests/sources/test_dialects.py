@@ -148,6 +148,19 @@ def test_a_spoilt_line_of_utf_8_is_a_bad_row_that_keeps_its_bytes(tmp_path):
     assert rows_of(FileSource(path, encoding="latin-1").read())[4]["city"] == "Köln"
 
 
+@pytest.mark.parametrize(("column", "kind"), [("{}.5", "double"), ("2024-05-{:02}", "timestamp[ns]")])
+def test_spoilt_bytes_among_numbers_or_dates_are_a_bad_row_and_no_column_of_text(column, kind, tmp_path):
+    values = [column.format(k % 28 + 1).encode() for k in range(200)]
+    values[7] = b"\xff\xfe"
+    lines = [b"K\xc3\xb6ln," + value + b"\n" for value in values]  # most of what is beyond ASCII is UTF-8
+    (tmp_path / "a.csv").write_bytes(b"ort,x\n" + b"".join(lines))
+    bad = []
+    [batch] = FileSource(tmp_path / "a.csv", on_bad=bad.append).read()
+    assert str(batch.table.schema.field("x").type) == kind
+    assert batch.table.num_rows == 199
+    assert [row.text.encode("utf-8", "surrogateescape") for row in bad] == [lines[7]]
+
+
 def test_what_cannot_be_decoded_is_refused_in_words(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("x,y\n1,2\n".encode("utf-16-le"))

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class TreeLoop(PlainLoop):
             _knows(booster)
             and type(booster.descent) is type(first.descent)
             and booster.descent.readout == first.descent.readout
-            and booster.stack.n_bins == first.stack.n_bins
+            and (booster.rests or booster.stack.n_bins == model.boosters[-1].stack.n_bins)
             and booster.n_rows == first.n_rows
             for booster in model.boosters
         )
@@ -55,6 +56,7 @@ class TreeLoop(PlainLoop):
         """Predict and learn rows in order from ``start`` on, until a refit or a review is due."""
         boosters, (X, y, weight) = model.boosters, chunk
         first, stop, estimates = boosters[0], len(X), []
+        resting = [(r, booster, booster.replay) for r, booster in enumerate(boosters) if booster.rests]
         buffers: SharedBuffers | None = getattr(model, "_buffers", None)
         if buffers is None or not buffers.owns(boosters):
             buffers = SharedBuffers(boosters)
@@ -63,16 +65,21 @@ class TreeLoop(PlainLoop):
         if model.drift_replacement is not None:
             paired_test = model.drift_replacement.paired_test
             stop = min(stop, start + REVIEW_EVERY - first.n_rows % REVIEW_EVERY)
+        for r, booster, held in resting:
+            assert held is not None
+            buffers.plan[r, [layout.TURN, layout.SEEN_BEFORE]] = held.turn, held.seen
+            stop = min(stop, start + max(1, held.rows_a_turn(booster.stack) - int(held.counts[layout.WAITED])))
         if not buffers.is_scale_known:
             buffers.is_scale_known = all(booster.is_scale_known for booster in boosters)
             if not buffers.is_scale_known:  # every one of the first rows may change the steps
                 stop = start + 1
                 estimates = [booster.estimate_scale(y[start:stop], weight[start:stop]) for booster in boosters]
             buffers.load(boosters, [scale for _, scale in estimates])
+        carried = np.empty((len(boosters) if resting else 0, stop - start, scores.shape[1]))
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
             buffers.plan, buffers.counts, buffers.rates, model.hedge.arrays, paired_test,
-            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows,
+            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows, carried,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
         for booster in boosters:  # what Booster.count does, without a call for each
@@ -86,6 +93,10 @@ class TreeLoop(PlainLoop):
             booster.apply_scale(*estimate)
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[start:stop], y[start:stop], weight[start:stop], booster.loss, booster.scale)
+        for r, booster, held in resting:
+            assert held is not None
+            held.append(X[start:stop], y[start:stop], weight[start:stop], None, carried[r, : stop - start])
+            booster.refit_due()
         for counts in buffers.each_counts:
             if counts[layout.DUE]:
                 _refit(model, buffers)
@@ -134,7 +145,7 @@ def _knows(booster: Booster) -> bool:
         and compiled.knows_parts(booster)
         and held is not None
         and held.window is not None
-        and (held.targets, held.learners) == ("fresh", "next")
+        and (held.targets, held.learners) in (("fresh", "next"), ("carried", "next"))
         and booster.iterate == "last"
         and booster.update_mode == "sequential"
     )
@@ -168,8 +179,8 @@ class SharedBuffers:
         self.rule = compiled.rule(first)
         R, d, m = len(boosters), first.stack.n_features, first.stack.n_outputs
         stacks = [booster.stack for booster in boosters if isinstance(booster.stack, TreeStack)]
-        windows = [booster.replay for booster in boosters if booster.replay is not None]
-        meters, bins = [booster.edges for booster in boosters], [window.bins for window in windows]
+        windows, meters = _windows(boosters), [booster.edges for booster in boosters]
+        bins = [window.bins for window in windows]
         self.plan, self.rates = _plan(boosters)
         self.counts = _tile(windows, "counts", (R, *windows[0].counts.shape))
         self.each_counts = list(self.counts)
@@ -228,6 +239,24 @@ class SharedBuffers:
                 self.lines.weights[r, -1] = booster.base.y0
 
 
+def _windows(boosters: Sequence[Booster]) -> list[Any]:
+    """The windows that the kernel writes to; of boosters whose trees rest, which are handed their rows, nothing."""
+    held = [booster.replay for booster in boosters if booster.replay is not None]
+    shared = [window.bins for window in held if not window.is_carried] or [held[0].bins]
+    none = SimpleNamespace(
+        counts=np.zeros(6, np.int64), _X=np.zeros((0, boosters[0].stack.n_features)), _weight=np.zeros(0),
+        _y=np.zeros((0, boosters[0].loss.n_targets)), _leaf_ids=np.zeros(0, np.uint16), _codes=np.zeros(0, np.uint8),
+    )  # fmt: skip
+    windows: list[Any] = []
+    for window in held:
+        if window.is_carried:
+            bins = {name: np.zeros_like(getattr(shared[0], name)) for name in ("edges", "n_edges", "level_bins")}
+            windows.append(SimpleNamespace(**vars(none), bins=SimpleNamespace(**bins)))
+        else:
+            windows.append(window)
+    return windows
+
+
 def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
     """Return where the arrays of each booster begin and what it was told to do, and its rates."""
     plan, rates = np.zeros((len(boosters), layout.PLAN), np.int64), np.zeros((len(boosters), layout.RATES))
@@ -242,7 +271,8 @@ def _plan(boosters: Sequence[Booster]) -> tuple[NDArray[np.int64], FloatArray]:
         row[[layout.N_TREES, layout.DEPTH, layout.OTHER]] = N, stack.max_depth, stack.other_bin
         row[layout.BASE], row[layout.ROOM] = compiled.base_rule(booster), held.window
         row[[layout.EVERY, layout.SOONEST, layout.WARMUP]] = held.refit_every, held.soonest, held.warmup
-        at += (N, N * (n_leaves - 1), N * n_leaves, held.window, held.window * N, held.window * stack.n_features)
+        row[layout.RESTS], room = booster.rests, 0 if booster.rests else held.window
+        at += (N, N * (n_leaves - 1), N * n_leaves, room, room * N, room * stack.n_features)
         numbers[:] = compiled.rates(booster)
         numbers[layout.L2], numbers[layout.FORGET] = stack.l2, math.inf if stack.forget is None else stack.forget
     return plan, rates

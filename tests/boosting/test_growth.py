@@ -1,0 +1,338 @@
+"""A booster that holds all rows: when it comes, what it does to the vote, when it leaves, and what a table is worth."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_friedman1
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+from streamboost import SGBClassifier, SGBRegressor, load
+from streamboost.bases import Constant
+from streamboost.boosting import drift_replacement, growth, loops
+from streamboost.boosting.booster import Booster
+from streamboost.descents import GradientDescent
+from streamboost.estimators import defaults
+from streamboost.features.chunk import Chunk
+from streamboost.losses import Logistic, Softmax, Squared
+from streamboost.persistence.object_graph import same_state
+from streamboost.replay import Replay
+from streamboost.stacks import TreeStack
+
+SMALL = {"n_estimators": 4, "max_depth": 3, "random_state": 0}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Ladders of 16 and 64 rows, beside which a few trees hold all rows as soon as the longer memory is full."""
+    monkeypatch.setattr(defaults, "LADDER", (16, 64))
+    for name, value in {"BELIEVED": 0.0, "MOST_TREES": 5, "TRIAL_ROWS": 10**9}.items():
+        monkeypatch.setattr(growth, name, value)
+    monkeypatch.setattr("streamboost.replay.SOONEST_TURN", 8)
+
+
+def stream(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    X[rng.uniform(size=X.shape) < 0.05] = np.nan
+    return X, np.nan_to_num(X[:, 0]) + np.sin(3 * np.nan_to_num(X[:, 1])) + 0.1 * rng.normal(size=n)
+
+
+def classes(y, k):
+    return np.digitize(y, np.quantile(y, np.arange(1, k) / k))
+
+
+def holds_all(model):
+    return model.committee_.boosters[0].rests
+
+
+MODELS = {
+    "regression": (SGBRegressor, lambda y: y),
+    "two classes": (SGBClassifier, lambda y: classes(y, 2)),
+    "three classes": (SGBClassifier, lambda y: classes(y, 3)),
+}
+
+
+# Equalities, across the rows where it grows
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_row_by_row_is_the_same_as_a_chunk_while_it_grows(small, kind):
+    make, target = MODELS[kind]
+    X, y = stream()
+    y = target(y)
+    chunk, rows = make(**SMALL), make(**SMALL)
+    said = chunk.learn(X, y)
+    assert holds_all(chunk)
+    assert "memory grown" in [event.kind for event in chunk.events_]
+    assert_array_equal(said, np.concatenate([rows.learn(X[t : t + 1], y[t : t + 1]) for t in range(len(X))]))
+    assert same_state(chunk, rows)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_plain_loop_grows_alike(small, kind, monkeypatch):
+    make, target = MODELS[kind]
+    X, y = stream(260)
+    y = target(y)
+    compiled = make(**SMALL).partial_fit(X, y)
+    monkeypatch.setattr(loops, "COMPILED", ())
+    plain = make(**SMALL).partial_fit(X, y)
+    assert holds_all(plain)
+    assert [event.row for event in plain.events_] == [event.row for event in compiled.events_]
+    assert_allclose(plain.committee_.score(X), compiled.committee_.score(X), rtol=1e-7, atol=1e-9)
+    assert_allclose(plain.booster_.replay.carried, compiled.booster_.replay.carried, rtol=1e-7, atol=1e-9)
+    assert_allclose(plain.edges_, compiled.edges_, rtol=1e-6, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("at", [70, 150, 333])
+@pytest.mark.parametrize("how", ["pickle", "deep copy", "save"])
+def test_a_copy_made_on_the_way_goes_on_alike(small, at, how, tmp_path):
+    X, y = stream()
+    model, whole = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
+    model.partial_fit(X[:at], y[:at])
+    if how == "save":
+        model.save(tmp_path / "it")
+        model = load(tmp_path / "it")
+    else:
+        model = copy.deepcopy(model) if how == "deep copy" else pickle.loads(pickle.dumps(model))
+    whole.partial_fit(X, y)
+    assert same_state(model.partial_fit(X[at:], y[at:]), whole)
+
+
+def test_new_columns_categories_and_classes_come_to_it_too(small):
+    X, y = stream(300)
+    model = SGBClassifier(**SMALL)
+    for t in range(300):
+        row = {"a": X[t, 0], "b": X[t, 1]} | ({"c": X[t, 2], "place": "xyz"[t % 3]} if t > 150 else {})
+        model.learn_one(row, int(classes(y, 2)[t]) if t < 250 else 7)
+    assert holds_all(model)
+    assert model.booster_.replay.X.shape[1] == 4
+    assert model.booster_.stack.n_outputs == 3
+    assert model.predict_one({"a": 0.0}) in (0, 1, 7)
+
+
+# Sums that are carried
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(n_classes=3)])
+def test_a_sweep_is_batch_boosting(loss):
+    # against a loop that knows nothing of carried sums: each tree fitted to the gradient at all those before it
+    X, y = stream(300)
+    y = {1: y[:, None], 3: classes(y, 3)[:, None].astype(float)}[loss.n_outputs]
+    y = np.sign(y) if isinstance(loss, Logistic) else y
+    booster = Booster(
+        loss,
+        GradientDescent(0.3),
+        TreeStack(6, max_depth=3),
+        base=Constant(0.5),
+        replay=Replay(1000, targets="carried"),
+    )
+    booster.allocate(3, 1)
+    booster.replay.append(X, y, np.ones(300), None, np.zeros((300, loss.n_outputs)))
+    booster.sweep()
+    score = np.full((300, loss.n_outputs), 0.5)
+    twin = TreeStack(6, max_depth=3)
+    twin.open(3, loss.n_outputs)
+    for i in range(6):
+        twin.refit(i, booster.replay, loss.gradient(score, y), np.ones(300))
+        score -= 0.3 * twin.predict(X)[:, i]
+    assert_allclose(booster.score(X), score, rtol=1e-9, atol=1e-12)
+    assert_allclose(booster.replay.carried, score, rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_carried_is_the_partial_sum_up_to_whose_turn_it_is(small):
+    X, y = stream(203)
+    model = SGBRegressor(**SMALL).partial_fit(X, y)
+    booster = model.booster_
+    walk = booster.walk_checked(booster.replay.X)
+    assert 0 < booster.replay.turn < booster.stack.n_learners  # in the middle of a sweep
+    assert_allclose(booster.replay.carried, walk[:, booster.replay.turn], rtol=1e-9, atol=1e-12)
+
+
+def test_trees_that_rest_change_by_refits_alone(small):
+    X, y = stream(200)
+    model = SGBRegressor(**SMALL).partial_fit(X, y)
+    held, stats = model.booster_.replay, model.booster_.stack.stats.copy()
+    for t in range(200 - held.counts[2] % 8, 200 - held.counts[2] % 8 + 7):
+        model.learn(X[t % 200][None], y[t % 200][None])
+    changed = (model.booster_.stack.stats != stats).any(axis=(1, 2))
+    assert changed.sum() <= 1
+
+
+def test_all_have_had_their_turn_when_rows_have_grown_by_half():
+    replay, stack = Replay(10**6, targets="carried"), TreeStack(100)
+    stack.open(1, 1)
+    replay.open(stack, 1)
+    replay.append(np.zeros((100_000, 1)), np.zeros((100_000, 1)), np.ones(100_000), None, np.zeros((100_000, 1)))
+    assert replay.rows_a_turn(stack) * 100 == 50_000
+
+
+def test_room_is_made_as_rows_come():
+    replay, stack = Replay(1000, targets="carried"), TreeStack(2, max_depth=1)
+    stack.open(1, 1)
+    replay.open(stack, 1)
+    sizes, rows = [], np.arange(1500.0)[:, None]
+    for t in range(0, 1500, 100):
+        replay.append(rows[t : t + 100], rows[t : t + 100], np.ones(100), None, rows[t : t + 100])
+        sizes.append(len(replay._X))
+        newest = rows[max(0, t + 100 - 1000) : t + 100]
+        for held in (*replay.newest(1000)[:2], replay._carried[replay._newest(1000)]):
+            assert_array_equal(held, newest)
+    assert sizes[0] == 256
+    assert sizes[-1] == 1000
+
+
+def test_carrying_needs_a_window_and_turns():
+    with pytest.raises(ValueError, match="targets is 'carried', expected a window"):
+        Replay(None, targets="carried")
+    with pytest.raises(ValueError, match="expected 'fresh', 'recorded' or 'carried'"):
+        Replay(targets="kept")
+
+
+# When it comes, and when it leaves
+
+
+def test_memories_that_are_told_stay_what_they_are(small):
+    X, y = stream()
+    model = SGBRegressor(**SMALL, memory=(16, 64)).fit(X, y)
+    assert [booster.replay.window for booster in model.committee_.boosters] == [64, 16]
+    assert model.committee_.growth is None
+
+
+def test_nothing_grows_where_the_longest_memory_is_not_believed(small, monkeypatch):
+    monkeypatch.setattr(growth, "BELIEVED", 1.01)
+    X, y = stream()
+    assert not holds_all(SGBRegressor(**SMALL).partial_fit(X, y))
+
+
+def test_whoever_has_not_earned_a_vote_leaves_and_the_next_waits(small, monkeypatch):
+    for name, value in {"TRIAL_ROWS": 64, "EARNED": 1.01, "FORGOTTEN": 0.0}.items():
+        monkeypatch.setattr(growth, name, value)
+    X, y = stream(600)
+    model = SGBRegressor(**SMALL).partial_fit(X, y)
+    kinds = [event.kind for event in model.events_ if event.kind.startswith("memory")]
+    assert kinds[:2] == ["memory grown", "memory shrunk"]
+    left = next(event.row for event in model.events_ if event.kind == "memory shrunk")
+    later = [event.row for event in model.events_ if event.kind == "memory grown"][1:]
+    assert all(row > 2 * left for row in later)
+    assert model.committee_.hedge.weights.sum() == pytest.approx(1.0)
+
+
+def test_after_a_drift_it_starts_small_again(small, monkeypatch):
+    for name, value in {"TRIAL_ROWS": 64, "EARNED": 0.0}.items():
+        monkeypatch.setattr(growth, name, value)
+    X, y = stream(1200)
+    y[600:] = 20 - 5 * y[600:]
+    model = SGBRegressor(**SMALL).partial_fit(X[:600], y[:600])
+    assert holds_all(model)
+    model.partial_fit(X[600:], y[600:])
+    assert {"memory shrunk", "memory dropped"} & {event.kind for event in model.events_}
+    assert not holds_all(model) or model.booster_.replay.fill < 600
+
+
+def test_a_challenger_that_wins_takes_the_place_of_all_that_is_out_of_date(small, monkeypatch):
+    for name, value in {"PROOF_ROWS": 64, "SIGMAS": -1e9, "MARGIN": -1e9, "WAIT": 64, "HEAD_START": 16}.items():
+        monkeypatch.setattr(drift_replacement, name, value)
+    monkeypatch.setattr(drift_replacement, "SUSPICION", 1e9)
+    monkeypatch.setattr(growth.Growth, "_judge", lambda *_: None)
+    X, y = stream(700)
+    y = np.where(np.arange(700) < 300, y, 20 - 5 * y)
+    model = SGBRegressor(**SMALL)
+    for t in range(0, 700, 50):
+        model.partial_fit(X[t : t + 50], y[t : t + 50])
+        committee = model.committee_
+        assert committee.hedge.experts[:, 0].max() < len(committee.boosters)
+        assert len({booster.n_rows for booster in committee.boosters}) == 1
+    assert "memory dropped" in [event.kind for event in model.events_]
+
+
+def test_a_limit_of_memory_is_a_limit_of_rows_held(small):
+    X, y = stream()
+    model = SGBRegressor(**SMALL, memory_limit_mb=2.0).partial_fit(X, y)
+    assert holds_all(model)
+    assert 64 <= model.booster_.replay.window < 60_000
+    with pytest.raises(ValueError, match="need at least"):
+        SGBRegressor(**SMALL, memory_limit_mb=0.5).partial_fit(X, y)
+
+
+# A table
+
+
+def table(n=3000, seed=0):
+    """What trees find in many rows only: products of waves."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 5))
+    return X, 5 * np.sin(9 * X[:, 0]) * np.sin(9 * X[:, 1]) + X[:, 2] + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.slow
+def test_fit_is_as_good_as_batch_boosting_on_a_table():
+    X, y = table()
+    X_test, y_test = table(seed=1)
+    ours, theirs = SGBRegressor(random_state=0).fit(X, y), HistGradientBoostingRegressor(max_iter=300).fit(X, y)
+    assert ours.events_[-1].kind == "history studied"
+    assert ours.score(X_test, y_test) > theirs.score(X_test, y_test) - 0.01
+    one_pass = SGBRegressor(random_state=0).partial_fit(X, y)
+    assert ours.score(X_test, y_test) > one_pass.score(X_test, y_test)
+
+
+@pytest.mark.slow
+def test_fit_of_classes_is_as_good_as_batch_boosting_on_a_table():
+    X, y = table()
+    X_test, y_test = table(seed=1)
+    theirs = HistGradientBoostingClassifier().fit(X, classes(y, 3))
+    ours = SGBClassifier(random_state=0).fit(X, classes(y, 3))
+    assert ours.score(X_test, classes(y_test, 3)) > theirs.score(X_test, classes(y_test, 3)) - 0.02
+
+
+def test_where_one_pass_is_as_good_nothing_is_added():
+    X, y = make_friedman1(1500, noise=1.0, random_state=0)
+    assert not holds_all(SGBRegressor(random_state=0).fit(X, y))
+
+
+def test_partial_fit_is_one_pass():
+    X, y = table(1500)
+    assert not holds_all(SGBRegressor(random_state=0).partial_fit(X, y))
+
+
+def test_fit_is_deterministic_and_weights_of_zero_leave_no_trace():
+    X, y = table(1300)
+    weight = np.r_[np.ones(1200), np.zeros(100)]
+    one = SGBRegressor(random_state=0).fit(X, y, sample_weight=weight)
+    other = SGBRegressor(random_state=0).fit(X[:1200], y[:1200])
+    assert holds_all(one)
+    assert same_state(one, other)
+
+
+def test_after_a_table_rows_are_learned_as_ever():
+    X, y = table(2000)
+    model = SGBRegressor(random_state=0).fit(X[:1200], y[:1200])
+    rows, chunk = copy.deepcopy(model), copy.deepcopy(model)
+    for t in range(1200, 1400):
+        rows.learn_one(dict(enumerate(X[t])), y[t])
+    assert same_state(chunk.partial_fit(X[1200:1400], y[1200:1400]), rows)
+    assert chunk.booster_.replay.fill == 1400
+
+
+def test_a_table_in_which_all_changes_at_the_end_is_met_as_without_a_history():
+    X, y = table(2400)
+    y[1800:] = 30 - 3 * y[1800:]
+    model = SGBRegressor(random_state=0).fit(X, y)
+    one_pass = SGBRegressor(random_state=0).partial_fit(X, y)
+    X_test, y_test = table(seed=1)
+    later = 30 - 3 * y_test
+    assert np.mean((model.predict(X_test) - later) ** 2) < 1.05 * np.mean((one_pass.predict(X_test) - later) ** 2)
+
+
+def test_rows_held_back_tell_how_far_to_believe():
+    X, y = table(1500)
+    model = SGBRegressor(random_state=0).partial_fit(X, y)
+    committee = model.committee_
+    rows = Chunk(X, y[:, None] - committee.origin, np.ones(1500))
+    for off, is_believed in ((0.0, False), (10.0, True)):  # the vote was right, or far off
+        made = copy.deepcopy(committee)
+        made.growth.study(made, rows, rows.y + off)
+        assert made.boosters[0].rests is is_believed
+        assert made.hedge.weights.sum() == pytest.approx(1.0)
