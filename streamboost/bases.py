@@ -6,6 +6,7 @@ a line cannot say; anyone's fitted model, frozen, hands a batch model over to a 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -50,6 +51,10 @@ class Base(ABC):
     def terms(self, X: FloatArray) -> FloatArray | None:
         """What each column adds to y⁰, (n, d, m); None if y⁰ is no such sum, or looks at no column."""
         return None
+
+    def for_prediction(self) -> Base:
+        """Return a base that says the same and shares its arrays, without those that only learning needs."""
+        return self
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:  # noqa: B027 (most take numbers as they are)
         """Learn that columns hold the numbers of levels, of which more is not greater."""
@@ -111,6 +116,12 @@ class Constant(Base):
         self.opening_weight = np.concatenate([self.opening_weight, weight])
         if self.opening_weight.sum() > 0:
             self.y0 = loss.start(self.opening_y, self.opening_weight)
+
+    def for_prediction(self) -> Constant:
+        """Forget the targets of the first rows."""
+        twin = copy.copy(self)
+        twin.opening_y, twin.opening_weight = None, np.empty(0)
+        return twin
 
     def add_features(self, k: int) -> None:
         """A constant looks at no column."""
@@ -234,6 +245,14 @@ class Linear(Base):
             added = self.effects[np.arange(len(self.categorical)), known]  # (n, categories, m)
             terms[:, self.categorical] += np.where(np.isnan(levels)[..., None], 0.0, added)
         return terms
+
+    def for_prediction(self) -> Linear:
+        """Leave out what is behind the weights: covariance, squares of gradients, sizes of effects."""
+        twin = copy.copy(self)
+        twin.covariance = None
+        for name in ("squares", "effect_sizes"):
+            twin.__dict__.pop(name, None)
+        return twin
 
     @property
     def _cat_at(self) -> IntArray:

@@ -48,6 +48,12 @@ def refused(name: str, value: object, expected: str, kind: type[Exception] = Val
     return kind(f"{name} is {value!r}, expected {expected}{meant}")
 
 
+def frozen(noun: str) -> RuntimeError:
+    """Return what to say where something frozen is to learn."""
+    way_out = "Learn with the model it was made of: freeze leaves that as it is"
+    return RuntimeError(f"the {noun} is frozen: it predicts, and learns no more. {way_out}.")
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Return the end of a sentence that names the known word nearest to one that is not; empty if none is near.
 

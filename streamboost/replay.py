@@ -7,6 +7,7 @@ learner refitted in turn is its lazy form: constant memory, constant cost per ro
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -301,6 +302,16 @@ class Replay:
         self._hold(self._newest(window), window)
         self.window, self.warmup = window, min(self.warmup, window)
         self.binned = 0  # cut points for rows that are gone
+
+    def without_rows(self) -> Replay:
+        """Return a replay that says how long and how full the window is, and holds none of its rows."""
+        twin = copy.copy(self)
+        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried"):
+            held = getattr(self, name)
+            setattr(twin, name, None if held is None else np.zeros((0, *held.shape[1:]), held.dtype))
+        if self._codes is not None:
+            twin._codes, twin._bins = np.zeros((len(self._codes), 0), self._codes.dtype), Bins(self.bins.n_bins)
+        return twin
 
     def grow(self, k: int) -> None:
         """Make room for k more learners; they have seen none of the rows."""

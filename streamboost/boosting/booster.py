@@ -30,6 +30,7 @@ from streamboost.boosting.loops import choose
 from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
+from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
@@ -51,6 +52,10 @@ class Hypothesis(NamedTuple):
     def walk(self, X: FloatArray, descent: Descent) -> FloatArray:
         """The partial sums y⁰ … yᴺ, (n, N + 1, m)."""
         return descent.walk(self.base.predict(X), self.stack.predict(X), self.eta)
+
+    def for_prediction(self) -> Hypothesis:
+        """The same without what only learning needs."""
+        return Hypothesis(self.base.for_prediction(), self.stack.for_prediction(), self.eta)
 
 
 class Answer(NamedTuple):
@@ -211,6 +216,23 @@ class Booster(BoostedModel):
             walk += hypothesis.walk(X, self.descent)
         walk /= len(self.past.kept)
         return walk
+
+    def for_prediction(self) -> Booster:
+        """Return a frozen booster: it says the same of rows and of itself, and holds nothing that only learning needs.
+
+        The arrays that it holds are this booster's own: copy it before this one learns on.
+        """
+        twin = self._twin()
+        twin.is_frozen = True
+        twin.base, twin.stack, _ = self.present.for_prediction()
+        if self.replay is not None:
+            twin.replay = self.replay.without_rows()
+        if self.past is not None:
+            twin.past = copy.copy(self.past)
+            light = {id(past.stack): past.for_prediction() for past in self.past.kept}
+            twin.past.kept = [light[id(past.stack)]._replace(eta=past.eta) for past in self.past.kept]
+        twin.opening = np.zeros_like(self.opening)  # the scale is known; what told it is forgotten
+        return twin
 
     # Learning: Alg. 1, lines 9 to 14; Alg. 2, lines 9 to 16.
 
@@ -417,6 +439,8 @@ class Booster(BoostedModel):
 
     def _to_change(self) -> list[Hypothesis]:
         """Leave the shared buffers; return the present hypothesis and the past ones kept."""
+        if self.is_frozen:
+            raise frozen(self.noun)
         self.detach()
         kept = self.past.kept if self.past is not None else []  # one may have predicted several rows
         return list({id(past.stack): past for past in (self.present, *kept)}.values())

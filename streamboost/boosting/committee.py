@@ -200,6 +200,12 @@ class Committee(BoostedModel):
             scores = read_out(self, [walk[:, : i + 1] for walk in walks])
             yield scores if self.origin is None else scores + self.origin
 
+    def for_prediction(self) -> Committee:
+        """Return a committee of frozen boosters; see :meth:`Booster.for_prediction`."""
+        twin = self._twin()
+        twin.is_frozen, twin.boosters = True, [booster.for_prediction() for booster in self.boosters]
+        return twin
+
     # What it says of itself.
 
     def weights(self) -> dict[tuple[int | None, int], float]:

@@ -6,7 +6,8 @@ What splits gain would say less: where the line of the base explains a column, t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 ROWS = 512  # of those held, on which columns are exchanged
 BLOCK = 1 << 20  # numbers that are held at once
+Sample: TypeAlias = tuple[FloatArray, FloatArray]  # rows and their weights
 WHISPER = 1e-9  # what counts of an expert nobody listens to: where there are no others, it still tells something
 
 
-def measure_importances(model: BoostedModel, owners: IntArray | None = None) -> FloatArray | None:
+def measure_importances(
+    model: BoostedModel, owners: IntArray | None = None, sample: Sample | None = None
+) -> FloatArray | None:
     """Return the share of each column in how far predictions move, (c,), or None if the learners cannot tell.
 
     For a column, every row of a sample takes the value that another row has there, and the squares of how far its
@@ -37,6 +41,8 @@ def measure_importances(model: BoostedModel, owners: IntArray | None = None) -> 
     owners : array of shape (d,), optional
         To which column each place in a row belongs, as the parts of a date belong to one; those are exchanged
         together. By default each is a column by itself.
+    sample : pair of arrays of shape (n, d) and (n,), optional
+        Rows and their weights; by default those that :func:`sample_rows` takes from the longest memory.
     """
     boosters, first = model.boosters, model.boosters[0]
     if not all(isinstance(booster.stack, TreeStack) for booster in boosters):
@@ -45,7 +51,7 @@ def measure_importances(model: BoostedModel, owners: IntArray | None = None) -> 
     moved = np.zeros(int(owners.max(initial=-1)) + 1)
     if first.replay is None or not len(moved):
         return moved
-    X, weight = _sample(first.replay)
+    X, weight = sample_rows(first.replay) if sample is None else sample
     if len(X) < 2:
         return moved
     shares = _shares(model)
@@ -56,12 +62,21 @@ def measure_importances(model: BoostedModel, owners: IntArray | None = None) -> 
     return moved / (moved.sum() or 1.0)
 
 
-def _sample(replay: Replay) -> tuple[FloatArray, FloatArray]:
+def sample_rows(replay: Replay) -> Sample:
     """Return some of the rows held, and their weights: those at the same places each time, drawn once for all."""
-    places = np.random.default_rng(0).permutation(replay.window or replay.fill)  # evenly spaced ones may hit a rhythm
-    places = places[places < replay.fill]
-    places = places[replay.weight[places] > 0][:ROWS]
+    order = _order(1 << (replay.fill - 1).bit_length() if replay.is_carried else replay.window or replay.fill)
+    for places in (order[: 2 * ROWS], order):  # the first are enough, as a rule
+        places = places[places < replay.fill]
+        places = places[replay.weight[places] > 0][:ROWS]
+        if len(places) == ROWS:
+            break
     return replay.X[places], replay.weight[places]
+
+
+@lru_cache(maxsize=8)
+def _order(n: int) -> IntArray:
+    """Return the numbers below n in an order drawn once for all: evenly spaced rows may hit a rhythm."""
+    return np.random.default_rng(0).permutation(n)
 
 
 def _shares(model: BoostedModel) -> list[FloatArray]:

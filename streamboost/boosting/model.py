@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
-from streamboost.boosting.importances import measure_importances
+from streamboost.boosting.importances import Sample, measure_importances
 from streamboost.boosting.loops import choose
+from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
 from streamboost.persistence.object_graph import make_writable
@@ -41,6 +43,8 @@ class BoostedModel(ABC):
     growth: Growth | None = None
     is_open: bool
     origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
+    is_frozen: bool = False  # whether it predicts only
+    importances: FloatArray | Sample | None = None  # of a frozen one: those of its last moment, or rows to find them by
     _buffers: SharedBuffers | None
 
     @abstractmethod
@@ -76,6 +80,8 @@ class BoostedModel(ABC):
 
     def learn_relative(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
         """Do the same with targets that are measured from the origin; return scores that are."""
+        if self.is_frozen:
+            raise frozen(self.noun)
         if len(X) and not self.is_open:
             self.allocate(X.shape[1], y.shape[1])
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.boosters[0].loss.n_outputs))
@@ -107,9 +113,18 @@ class BoostedModel(ABC):
     def feature_importances(self, owners: IntArray | None = None) -> FloatArray | None:
         """Return the share of each column in how far predictions move with it, (c,); None if learners are no trees.
 
-        ``owners`` says to which column each place in a row belongs, if they are not columns by themselves.
+        ``owners`` says to which column each place in a row belongs, if they are not columns by themselves. A frozen
+        model says what the model it was made of said.
         """
-        return measure_importances(self, owners)
+        if isinstance(self.importances, np.ndarray):
+            return self.importances.copy()
+        return measure_importances(self, owners, self.importances)
+
+    def _twin(self) -> Self:
+        """Return a shallow copy, which has no buffers yet."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     @property
     def n_features(self) -> int | None:
@@ -131,6 +146,11 @@ class BoostedModel(ABC):
         if not self.is_open:
             raise ValueError(f"the {self.noun} has seen no row yet. Call learn(X, y) first.")
         return check_rows(X, self.n_features)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = memo[id(self)] = object.__new__(type(self))  # arrays of a copy can be written to: no need to look
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__

@@ -40,6 +40,7 @@ app = typer.Typer(
 app.command("run", epilog=run_command.EXAMPLES, no_args_is_help=True)(run_command.run)
 app.command("predict", epilog=predict_command.EXAMPLES, no_args_is_help=True)(predict_command.predict)
 app.command("inspect", no_args_is_help=True)(model_commands.inspect)
+app.command("freeze", epilog=model_commands.FROZEN, no_args_is_help=True)(model_commands.freeze)
 app.command("compare", epilog=model_commands.COMPARED, no_args_is_help=True)(model_commands.compare)
 app.command("theory", epilog=model_commands.MEASURED, no_args_is_help=True)(model_commands.theory)
 SERVED = examples(
@@ -53,7 +54,9 @@ NEW, NETWORK, LATE = "A new model", "Who may reach it", "Labels that never come"
 @app.command(epilog=SERVED, no_args_is_help=True)
 def serve(
     context: typer.Context,
-    model: Annotated[Path, option("Of a run, of a server before, or a new one.", "DIR", complete=complete_models)],
+    model: Annotated[
+        Path, option("Of a run, of a server before, or a new one; or a saved model.", "DIR", complete=complete_models)
+    ],
     checkpoint_every: Annotated[int, option("Rows between checkpoints.", "N", min=1)] = 50_000,
     task: Annotated[
         str | None, option("regression or classification.", "TASK", panel=NEW, complete=one_of(TASKS[1:]))

@@ -1,4 +1,6 @@
-"""``streamboost inspect``, ``compare`` and ``theory``: what a saved model is, which of two is better, its regret."""
+"""``streamboost inspect``, ``freeze``, ``compare`` and ``theory``: what a saved model is, a small one of it, which of
+two is better, its regret.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ from streamboost.cli.arguments import (
     option,
     usage_errors,
 )
-from streamboost.cli.completion import complete_columns, complete_models, complete_sources
+from streamboost.cli.completion import complete_columns, complete_models, complete_nothing, complete_sources
 from streamboost.cli.display import number, print_metrics, print_pairs, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+FROZEN = examples(
+    "streamboost freeze prices prices.safetensors",
+    "streamboost predict today.csv --model prices.safetensors --out said.parquet",
+)
 COMPARED = examples("streamboost compare prices other --on today.csv --target price")
 MEASURED = examples("streamboost theory today.csv --model prices --target price --out theory.html")
 
@@ -74,7 +80,7 @@ def inspect(
 
 def _facts(about: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
-        ("kind", about["kind"]),
+        ("kind", about["kind"] + (", frozen: it predicts, and learns no more" if about["frozen"] else "")),
         ("rows", f"{about['rows']:,}"),
         ("loss", about.get("loss", "")),
         ("size", f"{about.get('bytes', 0) / 1e6:.1f} MB of arrays"),
@@ -105,6 +111,39 @@ def _print_learners(console: Console, about: dict[str, Any]) -> None:
 def _edges(edges: list[float | None]) -> str:
     known = [edge for edge in edges if edge is not None]
     return f"{sum(known) / len(known):.3f}, {min(known):.3f}, {known[-1]:.3f}" if known else ""
+
+
+def freeze(
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A run's directory, or a saved model.", autocompletion=complete_models),
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file; it is written over.", autocompletion=complete_nothing)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write what a model needs to predict as a small file, for predict, serve and streamboost.load.
+
+    It predicts the same, bit for bit, and learns no more. The model stays as it is.
+    """
+    from streamboost.cli.saved_models import load_model
+    from streamboost.estimators.describe import size
+
+    with usage_errors():
+        found = load_model(model, must_have_learned=True)
+        if out.exists() and model.is_file() and out.samefile(model):
+            raise UsageError(f"OUT is {str(out)!r}, the model itself, which would learn no more. Name another file.")
+        if out.is_dir() or not out.parent.is_dir():
+            raise UsageError(f"OUT is {str(out)!r}, expected a file in a folder that is there. Add a name, or make it.")
+    frozen = found.freeze()
+    frozen.save(out)
+    rows, n_bytes = found.n_samples_seen_, out.stat().st_size
+    if as_json:
+        typer.echo(json.dumps({"rows": rows, "bytes": n_bytes, "out": str(out)}))
+        return
+    told = f"{size(frozen) / 1e6:.1f} MB of arrays instead of {size(found) / 1e6:.1f}"
+    terminal(stderr=True).print(f"{rows:,} rows learned, {told}: {out}")
 
 
 def compare(
@@ -191,7 +230,7 @@ def theory(
     bad: list[BadRow] = []
     console = terminal(stderr=True, quiet=as_json)
     with usage_errors():
-        estimator = load_model(model, must_have_learned=True)
+        estimator = load_model(model, must_have_learned=True, must_learn=True)
         kinds = known_kinds(estimator, target)
         rows = open_rows(source, context.params, kinds=kinds, strict=False, end_after=max_rows)
         rows.on_bad = bad.append

@@ -160,7 +160,8 @@ def run(
         if before is not None:
             steps.check_same_scores(before, metric, window)
             predictions = steps.same_predictions(before, predictions, console)
-        start = None if start_from is None or (before and key is None) else load_model(start_from)
+        is_begun = before is not None and key is None
+        start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
         opened = open_rows(source, context.params, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)
         if follow:

@@ -14,7 +14,7 @@ from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, re
 from streamboost.persistence.snapshots import load
 
 
-def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimator:
+def load_model(path: Path, *, must_have_learned: bool = False, must_learn: bool = False) -> StreamEstimator:
     """Load the model of a file, or of the newest checkpoint of a directory."""
     model = load_file(path)
     model = model.model if isinstance(model, Checkpoint) else model
@@ -26,6 +26,8 @@ def load_model(path: Path, *, must_have_learned: bool = False) -> StreamEstimato
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     if must_have_learned and not hasattr(model, "committee_"):
         raise UsageError(f"{str(path)!r} has learned no row yet. Run it on a stream first.")
+    if must_learn and model.is_frozen:
+        raise UsageError(f"{str(path)!r} is frozen: it predicts, and learns no more. Name the model it was made of.")
     return model
 
 

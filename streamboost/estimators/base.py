@@ -26,8 +26,8 @@ from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import NEVER, Growth
-from streamboost.errors import refused, require
-from streamboost.estimators import defaults
+from streamboost.errors import frozen, refused, require
+from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
@@ -149,6 +149,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return after.encoder, after.targets.labels, after.committee
         own = self.__dict__
         if "committee_" in own:
+            if self.is_frozen:
+                raise frozen("model")
             return own["encoder_"], own.get("labels_"), own["committee_"]
         return self._new_encoder(), None, None
 
@@ -242,6 +244,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _learn_prepared(self, prepared: Prepared) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
         own, (encoder, labels), section = self.__dict__, prepared.against, object()
+        if self.is_frozen:
+            raise frozen("model")
         try:
             critical_section.enter(self, section)
             is_taken = encoder is None and prepared.committee.n_rows  # by another model that these were first rows of
@@ -520,6 +524,33 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if shares is None:
             raise AttributeError(f"feature_importances_ needs trees, but the learner is {self.learner!r}.")
         return shares
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the model predicts only: see :meth:`freeze`."""
+        return "committee_" in self.__dict__ and self.committee_.is_frozen
+
+    def freeze(self) -> Self:
+        """Return a model that predicts as this one does now, bit for bit, and learns no more.
+
+        It is small, as it holds none of the rows in memory, and shares nothing with this model, which goes on learning.
+        Verbs that predict and everything the model says of itself are as before, ``feature_importances_`` as of now;
+        verbs that learn are refused, except ``fit``, which starts anew as ever.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).fit(X, y)
+        >>> frozen = model.freeze()
+        >>> bool((frozen.predict(X) == model.predict(X)).all())
+        True
+        >>> frozen.learn_one({0: 0.5}, 14.0)
+        Traceback (most recent call last):
+            ...
+        RuntimeError: the model is frozen: it predicts, and learns no more. Learn with the model it was made of...
+        """
+        return freezing.freeze(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that :func:`streamboost.load` reads; no pickle."""

@@ -6,20 +6,18 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-import numpy as np
-
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
 from streamboost.features.reading import Kind
-from streamboost.persistence.object_graph import flatten
+from streamboost.persistence.object_graph import count_bytes
 
 
 def describe(model: StreamEstimator) -> dict[str, Any]:
     """All that JSON can hold of what a model says of itself.
 
     That is ``kind``, ``task``, ``rows``, ``parameters`` (those that differ from the defaults), ``columns`` (name and
-    kind), ``classes`` (None for numbers), ``loss``, ``memories`` (each with its learners and their ``edges``),
-    ``weights``, ``importances``, ``events``, ``bytes``.
+    kind), ``classes`` (None for numbers), ``frozen``, ``loss``, ``memories`` (each with its learners and their
+    ``edges``), ``weights``, ``importances``, ``events``, ``bytes``.
 
     Examples
     --------
@@ -38,6 +36,7 @@ def describe(model: StreamEstimator) -> dict[str, Any]:
         "parameters": _changed_parameters(model),
         "columns": [],
         "classes": None,
+        "frozen": model.is_frozen,
     }
     if not hasattr(model, "committee_"):
         return about
@@ -95,7 +94,7 @@ def plain_metrics(report: Any) -> dict[str, dict[str, float | None]]:
 
 def size(model: object) -> int:
     """The bytes of all arrays of a model."""
-    return sum(value.nbytes for value in flatten(model).values() if isinstance(value, np.ndarray))
+    return count_bytes(model)
 
 
 def plain(value: Hashable) -> Any:

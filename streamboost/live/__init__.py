@@ -12,7 +12,8 @@ entries after it make, bit for bit, the model that there would have been. What l
 written down, so the clock plays no part in this.
 """
 
+from streamboost.live.frozen import FrozenModel
 from streamboost.live.model import LiveModel
 from streamboost.live.results import Labelled, Learned, LearnedBatch, NotTogether
 
-__all__ = ["Labelled", "Learned", "LearnedBatch", "LiveModel", "NotTogether"]
+__all__ = ["FrozenModel", "Labelled", "Learned", "LearnedBatch", "LiveModel", "NotTogether"]

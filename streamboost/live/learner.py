@@ -68,6 +68,8 @@ class Learner:
             if not self._journal.is_new:
                 way_out = "Bring the checkpoints back from a copy, or begin in a new directory."
                 raise SnapshotError(f"{str(self.directory)!r} holds a journal but no checkpoint. {way_out}")
+            if getattr(model, "is_frozen", False):
+                raise ValueError("model is frozen, expected one that learns. Pass the one it was made of.")
             model = copy.deepcopy(model)
             if not hasattr(model, "committee_") and model.get_params(deep=False).get("random_state", 0) is None:
                 model.set_params(random_state=secrets.randbelow(2**31))  # the same after a crash

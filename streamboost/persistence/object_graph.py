@@ -59,6 +59,19 @@ def same_state(a: object, b: object) -> bool:
     return left.keys() == right.keys() and all(_equal(value, right[at]) for at, value in left.items())
 
 
+def count_bytes(model: object) -> int:
+    """Return the bytes of all arrays of a model; one that is reachable twice counts twice."""
+    if is_plain_array(model):
+        return model.nbytes
+    cls = type(model)
+    if cls in PLAIN:
+        return 0
+    if name_of(cls) is not None and not _is_named_tuple(cls):  # most are; the rest takes longer
+        return sum(map(count_bytes, model.__dict__.values()))
+    parts = take_apart(model)
+    return 0 if parts is None else sum(map(count_bytes, parts.items))
+
+
 class Parts(NamedTuple):
     """What a container or an object consists of."""
 

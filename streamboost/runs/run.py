@@ -140,6 +140,8 @@ class Run:
         resume: bool = False,
         new_source: bool = False,
     ) -> None:
+        if getattr(model, "is_frozen", False):
+            raise ValueError("model is frozen, expected one that learns. Pass the one it was made of.")
         self.source, self.model, self.options = source, model, options
         self._has_new_source = new_source
         self.rows = self.rows_read = self._rows_before = 0

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from streamboost.dashboard import Feed, routes
 from streamboost.dashboard.server import LOCAL_NAMES
-from streamboost.live import LiveModel
+from streamboost.live import FrozenModel, LiveModel
 from streamboost.serving import docs_page
 from streamboost.serving.auth import TokenBackend, Tokens, no_access
 from streamboost.serving.errors import Limits, Refused
@@ -33,7 +33,7 @@ PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics
 
 
 def create_app(
-    live: LiveModel,
+    live: LiveModel | FrozenModel,
     *,
     feed: Feed | None = None,
     tokens: Tokens | None = None,
@@ -45,7 +45,7 @@ def create_app(
 
     Parameters
     ----------
-    live : LiveModel
+    live : LiveModel, or FrozenModel to predict only
         The application lets it grow no further than the limits, and does not close it. With a
         :class:`~streamboost.serving.ScoreKeeper` as its ``on_learned`` metrics go on where they were; else they begin.
     feed : Feed, optional

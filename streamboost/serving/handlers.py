@@ -18,7 +18,7 @@ from starlette.responses import Response
 from streamboost.dashboard import Feed
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.live import Labelled, Learned, LiveModel, NotTogether
+from streamboost.live import FrozenModel, Labelled, Learned, LiveModel, NotTogether
 from streamboost.runs.guard import brief
 from streamboost.serving import arrow_bodies, json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
@@ -47,7 +47,7 @@ class ParsedRequest(NamedTuple):
 class Handlers:
     """What requests do to a live model, and what they share."""
 
-    def __init__(self, live: LiveModel, feed: Feed, limits: Limits, keeper: ScoreKeeper) -> None:
+    def __init__(self, live: LiveModel | FrozenModel, feed: Feed, limits: Limits, keeper: ScoreKeeper) -> None:
         self.live, self.limits = live, limits
         self.in_flight = InFlightBytes(limits.held_bytes)
         self.writer = Writer(live, self._learn_together, waiting=limits.waiting)
@@ -59,6 +59,8 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             rows, id, keys = await self._call(len(body) <= SMALL_BYTES, self._rows_to_predict, request, is_arrow, body)
+            if keys:
+                self._check_learns()
             copy, n = self.writer.published, len(rows)
             if copy.is_ready:
                 found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
@@ -109,6 +111,7 @@ class Handlers:
 
     async def checkpoint(self, request: Request) -> Response:
         """Write a checkpoint now."""
+        self._check_learns()
 
         def save() -> responses.Saved:
             self._write(self.live.checkpoint)
@@ -118,6 +121,7 @@ class Handlers:
 
     async def learn(self, request: Request, parse: Callable[[Request, bool, bytes], ParsedRequest]) -> Response:
         """Have the writer learn what is parsed: rows, or labels of rows that were predicted with a key."""
+        self._check_learns()
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
@@ -126,6 +130,12 @@ class Handlers:
             else:
                 done = self.writer.submit(None, parsed, len(parsed.rows))
             return json_response(await asyncio.wrap_future(done))
+
+    def _check_learns(self) -> None:
+        """Refuse what a frozen model cannot do."""
+        if isinstance(self.live, FrozenModel):
+            way_out = "Send rows without keys to /predict; to learn, serve the model it was made of."
+            raise Refused(409, f"the model is frozen: it predicts, and learns no more. {way_out}")
 
     def rows_to_learn(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         """Read a table with the target among its columns."""

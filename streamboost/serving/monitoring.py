@@ -25,7 +25,7 @@ from streamboost.dashboard import Feed, observe
 from streamboost.estimators.describe import describe
 from streamboost.evaluation.metrics import BY_NAME
 from streamboost.evaluation.scorebook import DEFAULTS, ScoreBook, Scored
-from streamboost.live import LearnedBatch, LiveModel
+from streamboost.live import FrozenModel, LearnedBatch, LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.errors import RETRY
 from streamboost.serving.json_bodies import InFlightBytes
@@ -93,7 +93,7 @@ class Monitoring:
     """Counters, the routes that change nothing, and what the dashboard is told."""
 
     def __init__(
-        self, live: LiveModel, writer: Writer, keeper: ScoreKeeper, in_flight: InFlightBytes, feed: Feed
+        self, live: LiveModel | FrozenModel, writer: Writer, keeper: ScoreKeeper, in_flight: InFlightBytes, feed: Feed
     ) -> None:
         self.live, self.writer, self.keeper, self.in_flight, self.feed = live, writer, keeper, in_flight, feed
         self.registry = registry = CollectorRegistry()
@@ -117,8 +117,9 @@ class Monitoring:
 
     async def model(self, request: Request) -> Response:
         """Describe the model."""
-        described = await asyncio.to_thread(describe, self.writer.published.model)
-        return json_response(described | {"target": self.live.target})
+        published = self.writer.published
+        described = await asyncio.to_thread(describe, published.model)
+        return json_response(described | published.about | {"target": self.live.target})
 
     async def metrics(self, request: Request) -> Response:
         """Return all numbers, for Prometheus."""
@@ -173,7 +174,7 @@ class Monitoring:
 
     def _checkpoint_age(self) -> float:
         times: list[float] = []
-        for path in checkpoint_paths(self.live.directory):
+        for path in checkpoint_paths(self.live.directory) if self.live.directory.is_dir() else ():
             with contextlib.suppress(FileNotFoundError):  # the writer has just put a newer one in its place
                 times.append(path.stat().st_mtime)
         return time.time() - max(times, default=self._began)
@@ -206,7 +207,7 @@ class Monitoring:
         quantiles = {"p50": 0.5, "p99": 0.99} if latest else {}
         latency = {name: 1e3 * latest[int(len(latest) * q)] for name, q in quantiles.items()} or None
         learned: dict[str, Any] = {"rows": published.rows, "running": running, "windowed": windowed, "events": new}
-        apart = {"pending": live.n_pending, "quarantined": live.n_quarantined}
+        apart: dict[str, Any] = {"pending": live.n_pending, "quarantined": live.n_quarantined}
         self.feed.publish(observe(published.model, rows_per_second=pace, latency_ms=latency, **learned, **apart))
 
 

@@ -18,7 +18,7 @@ from streamboost.cluster.crew import Cut
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.base import StreamEstimator
 from streamboost.features.labels import LabelKind, kind_of
-from streamboost.live import LiveModel
+from streamboost.live import FrozenModel, LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
 from streamboost.serving.monitoring import ScoreKeeper
@@ -74,8 +74,8 @@ def open_live(
     window: int = 1000,
     default: Any = None,
     **options: Any,
-) -> ServedModel:
-    """Open the live model of a directory, or begin one; its score is kept.
+) -> ServedModel | FrozenModel:
+    """Open the live model of a directory, or begin one; its score is kept. A frozen one is left where it is.
 
     Parameters
     ----------
@@ -97,10 +97,11 @@ def open_live(
     home = Path(f"{folder}.live") if folder.is_file() else folder / "live"
     if not home.is_dir() or not checkpoint_paths(home):
         model, target = _first_model(folder, task, target, model)
+        if folder.exists() and getattr(model, "is_frozen", False):
+            return _open_frozen(folder, model, task, target, default, options.get("expire_after"))
     live = ServedModel(home, model, target=target, default=default, on_learned=ScoreKeeper(window), **options)
     try:
-        if task is not None and task != live.task:
-            raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
+        _check_task(task, live)
         given, kind = live.default, live.label_kind
         if given is not None and live.task == "regression" and (isinstance(given, str) or not math.isfinite(given)):
             raise Unusable(f"default is {given!r}, expected a number, as the model learns numbers.")
@@ -111,6 +112,23 @@ def open_live(
         live.close()
         raise
     return live
+
+
+def _open_frozen(
+    path: Path, model: Any, task: Task | None, target: str | None, default: Any, expire_after: float | None
+) -> FrozenModel:
+    """Open a frozen model: nothing is written, so that the next start takes whatever model is there then."""
+    if default is not None or expire_after is not None:
+        found = f"{str(path)!r} is frozen: no row waits for a label"
+        raise Unusable(f"{found}. Leave out --expire-after and --default, or serve the model it was made of.")
+    live = FrozenModel(path, model, target)
+    _check_task(task, live)
+    return live
+
+
+def _check_task(task: Task | None, live: LiveModel | FrozenModel) -> None:
+    if task is not None and task != live.task:
+        raise Unusable(f"task is {task!r}, but the model is one for {live.task}. Leave it out, or begin elsewhere.")
 
 
 def _first_model(folder: Path, task: Task | None, target: str | None, model: Any) -> tuple[Any, str | None]:

@@ -22,7 +22,7 @@ ERRORS = {
     404: "There is nothing at this path.",
     405: "The path does not know the method; the header Allow tells which it knows.",
     408: "The body did not come in time.",
-    409: "The model has not learned any row yet.",
+    409: "The model has not learned any row yet; or it is frozen, and learns no more.",
     413: "The body is too large, or there are too many rows.",
     415: "The body is of a type that is not taken, or compressed.",
     422: "The body was read, but cannot be taken.",
@@ -31,7 +31,7 @@ ERRORS = {
 ERROR_HEADERS = {401: "WWW-Authenticate", 405: "Allow", 503: "Retry-After"}
 OPEN_ERRORS = (400, 405)
 READ_ERRORS = (400, 401, 403, 405)
-BODY_ERRORS = (400, 401, 403, 405, 408, 413, 415, 422, 503)
+BODY_ERRORS = (400, 401, 403, 405, 408, 409, 413, 415, 422, 503)
 FILE_TYPES = ("text/css", "text/html", "text/javascript", "image/svg+xml", "text/plain")
 ARROW = {ARROW_TYPE: {"schema": {"type": "string", "contentMediaType": ARROW_TYPE}}}
 DESCRIPTIONS = {  # of operations whose summary does not say it all
@@ -90,12 +90,11 @@ def _writing(limits: Limits) -> Document:
     predict = _with_body([key, id], "Rows", {"rows": [row], "keys": ["order 1"], "id": "a0"})
     learn = _with_body([id], "LabelledRows", {"rows": [row], "targets": [7], "id": "a1"})
     label = _with_body([id, key], "Labels", {"labels": [{"key": "order 1", "target": 7}], "id": "a2"})
-    predictions, predict_errors = _json("Predictions") | ARROW, (*BODY_ERRORS, 409)
     operations = (
-        _operation("predict", "Predict rows", predictions, predict_errors, "predict", **predict),
+        _operation("predict", "Predict rows", _json("Predictions") | ARROW, BODY_ERRORS, "predict", **predict),
         _operation("learn", "Learn rows", _json("Learned"), BODY_ERRORS, "learn", **learn),
         _operation("label", "Give rows their labels", _json("Labelled"), BODY_ERRORS, "learn", **label),
-        _operation("checkpoint", "Write a checkpoint now", _json("Saved"), (*READ_ERRORS, 503), "admin"),
+        _operation("checkpoint", "Write a checkpoint now", _json("Saved"), (*READ_ERRORS, 409, 503), "admin"),
     )
     return {f"/{operation['operationId']}": {"post": operation} for operation in operations}
 

@@ -21,7 +21,7 @@ from streamboost._types import Task
 from streamboost.dashboard import Feed
 from streamboost.dashboard.server import LOCAL_NAMES, bound, is_loopback, url_of
 from streamboost.estimators import SGBClassifier
-from streamboost.live import LiveModel
+from streamboost.live import FrozenModel, LiveModel
 from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.errors import Limits
@@ -55,7 +55,8 @@ def serve(
     ----------
     directory : path
         Of a model that was served before, of a run (it begins with its newest checkpoint), or a new one; or a file
-        that ``model.save`` wrote, whose live files are then in ``FILE.live/``.
+        that ``model.save`` wrote, whose live files are then in ``FILE.live/``. A frozen model predicts only, and
+        nothing is written.
     host, port : str, int
         Where to listen (default 127.0.0.1:8000); port 0 is any that is free. Hosts that other machines reach need a
         token file.
@@ -91,7 +92,7 @@ def serve(
         found = f"the last checkpoint could not be written ({live.last_checkpoint_error})"
         _say(f"{found}. Nothing is lost: the next start learns the rest from the journal.")
         return FAILURE
-    _say(f"ended with a checkpoint at {live.rows:,} rows")
+    _say("ended" if isinstance(live, FrozenModel) else f"ended with a checkpoint at {live.rows:,} rows")
     return 0
 
 
@@ -113,9 +114,13 @@ def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:
     return tokens
 
 
-def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None, limits: Limits, folder: Path) -> None:
+def _run(
+    live: LiveModel | FrozenModel, sock: socket.socket, host: str, tokens: Tokens | None, limits: Limits, folder: Path
+) -> None:
     """Serve until a signal comes."""
-    _warm_up(live.model)
+    is_frozen = isinstance(live, FrozenModel)
+    if not is_frozen:  # of which the first copy, made before the first request, is enough
+        _warm_up(live.model)
     feed = Feed(folder.name, about={"model": type(live.model).__name__, "target": live.target})
     hosts = [*LOCAL_NAMES, host] if is_loopback(host) else None
     app = create_app(live, feed=feed, tokens=tokens, limits=limits, hosts=hosts)
@@ -133,6 +138,8 @@ def _run(live: LiveModel, sock: socket.socket, host: str, tokens: Tokens | None,
     )
     url = url_of(host, sock.getsockname()[1])
     greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
+    if is_frozen:
+        greeting = f"serving {url}, a frozen model of {live.rows:,} rows, which learns no more; Ctrl-C ends it"
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     gc.collect()

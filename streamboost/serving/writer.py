@@ -5,8 +5,9 @@
     requests to learn ──▶ bounded queue ──▶ Writer (one thread) ──▶ LiveModel: journal, then model
                                                └── now and then a copy ──▶ Writer.published ──▶ predictions
 
-A copy is made between two requests and never changed, so whoever predicts waits for nobody. Requests that wait may be
-learned together, which costs less: the longer the queue, the faster it goes.
+A copy is made between two requests and never changed, so whoever predicts waits for nobody. It is frozen: it holds what
+predictions need and none of the rows in memory, so that making it costs the same however long that is. Requests that
+wait may be learned together, which costs less: the longer the queue, the faster it goes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from streamboost.estimators.describe import column_kinds
+from streamboost.estimators.describe import column_kinds, size
+from streamboost.estimators.freezing import freeze
 from streamboost.live.request_checks import known_columns
 from streamboost.serving.errors import RETRY, Refused
 
@@ -41,14 +43,20 @@ logger = logging.getLogger(__name__)
 
 
 class ModelCopy:
-    """A copy of the model that nobody changes: how many rows it has learned, its number, and when it was made."""
+    """A frozen copy of a model: how many rows it has learned, its number, and when it was made.
+
+    ``about`` is what cannot be told by the copy: whether the model itself is frozen, and how many bytes it takes.
+    """
 
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
-        self.model, self.rows, self.number, self.time = model, rows, number, time
+        self.rows, self.number, self.time = rows, number, time
         self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
         self.columns, self.kinds = known_columns(model), column_kinds(model)
-        if self.is_ready:
-            model.predict_one({})  # what is built at the first prediction is built now, by the writer
+        if not self.is_ready:
+            self.model, self.about = copy.deepcopy(model), dict[str, Any]()
+            return
+        self.model, self.about = freeze(model, importances="later"), {"frozen": model.is_frozen, "bytes": size(model)}
+        self.model.predict_one({})  # what is built at the first prediction is built now, by the writer
 
 
 class _Job(NamedTuple):
@@ -228,4 +236,4 @@ class Writer:
         self._due = ended + (ended - started) * (1.0 / SHARE - 1.0)
 
     def _copy(self, number: int) -> ModelCopy:
-        return ModelCopy(copy.deepcopy(self.live.model), self.live.rows, number, self.clock())
+        return ModelCopy(self.live.model, self.live.rows, number, self.clock())

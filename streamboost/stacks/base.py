@@ -114,6 +114,10 @@ class Stack(ABC):
     def add_outputs(self, k: int) -> None:
         """Make room for k more outputs; every learner says 0 there until told otherwise."""
 
+    def for_prediction(self) -> Stack:
+        """Return learners that say the same and share their arrays, without those that only learning needs."""
+        return self
+
     def set_categorical(self, columns: Sequence[int] | IntArray, n_levels: int) -> None:  # noqa: B027
         """Learn that columns hold the numbers of levels; a stack that does not care takes them for numbers."""
 

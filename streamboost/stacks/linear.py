@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import numpy as np
@@ -77,6 +78,13 @@ class LinearStack(Stack):
         """What each learner says, (n, N, m)."""
         flat = kernels.apply(self.inputs.transform(X), self._weights, kernels.NO_SIGNS)  # (n, N m)
         return flat.reshape(len(X), self.n_learners, self.n_outputs)
+
+    def for_prediction(self) -> LinearStack:
+        """Leave out what is behind the weights: the covariance, or the squares of gradients."""
+        twin = copy.copy(self)
+        for name in ("_covariance", "_squares"):
+            twin.__dict__.pop(name, None)
+        return twin
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One recursive step per row."""

@@ -183,6 +183,12 @@ class NeuralStack(Stack):
         stacks.predict(self._inputs(X), self._plan, self.parameters, self.scale, said)
         return said
 
+    def for_prediction(self) -> NeuralStack:
+        """Leave out what the update rule remembers of gradients."""
+        twin = copy.copy(self)
+        twin.first = twin.second = np.zeros(0, self.dtype)
+        return twin
+
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One step per row. A weight multiplies its row's gradient, which Adam and AdaGrad hardly notice.
 

@@ -151,6 +151,12 @@ class Block(ABC):
         twin.is_average = True
         return twin
 
+    def for_prediction(self) -> Block:
+        """The same modules without their optimiser."""
+        twin = copy.copy(self)
+        twin.optimizer = None
+        return twin
+
     def _call(self, i: int, tensors: Tensors | None, x: Tensor, who: str) -> Tensor:
         """What module i says as (n, m), with the tensors given in the place of its own; refuse what is no answer."""
         torch, module, version = torch_module(), self.modules[i], x._version

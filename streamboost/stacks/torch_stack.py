@@ -144,6 +144,12 @@ class TorchStack(Stack):
                     said[:, block.place.learners, block.place.outputs] = answers
         return said
 
+    def for_prediction(self) -> TorchStack:
+        """Leave out the optimisers, and what they remember of gradients."""
+        twin = copy.copy(self)
+        twin._blocks = [block.for_prediction() for block in self._blocks]
+        return twin
+
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One step of the optimisers for each row, in order; a weight multiplies the gradient of its row.
 

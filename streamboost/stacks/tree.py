@@ -6,6 +6,7 @@ histograms of a window of rows. Splits are remembered as raw values, so rows nee
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -345,6 +346,12 @@ class TreeStack(Stack):
         sums, weight = self.stats[i, :, :-1], self.stats[i, :, -1:] + self.l2
         values: FloatArray = np.divide(sums, weight, out=np.zeros_like(sums), where=weight > 0)
         return np.clip(values, self.bounds[i, :, :1], self.bounds[i, :, 1:]) if self.bounds.shape[1] else values
+
+    def for_prediction(self) -> TreeStack:
+        """Leave out what the splits gained."""
+        twin = copy.copy(self)
+        twin.__dict__.pop("gain", None)
+        return twin
 
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""

@@ -79,6 +79,8 @@ def report(model: Any, X: Any, y: Any, file: str | Path, *, comparator: Any = No
         wrong = "a folder" if file.is_dir() else f"in {str(file.parent)!r}, which is no folder"
         raise ValueError(f"file {str(file)!r} is {wrong}, expected a file to write. Make the folder, or name another.")
     booster, rows, targets = _parts(model, X, y)
+    if booster.is_frozen:
+        raise ValueError("model is frozen, expected one that can go on learning. Pass the one it was made of.")
     booster = copy.deepcopy(booster)
     name = "the comparator"
     if comparator is None:

@@ -35,7 +35,7 @@ def rows(n=700, seed=0):
 def measured_slowly(model):
     """Exchange one column after the other, and predict."""
     committee = model.committee_
-    X, weight = importances._sample(committee.boosters[0].replay)
+    X, weight = importances.sample_rows(committee.boosters[0].replay)
     said, moved = committee.predict(X), []
     for j in range(X.shape[1]):
         there = X.copy()
@@ -93,7 +93,7 @@ def test_the_parts_of_a_date_are_exchanged_together():
     y = 3.0 * (X["at"].dt.hour >= 12) + 0.5 * X["x"]
     model = SGBRegressor(**SMALL).fit(X, y)
     committee, owners = model.committee_, model.encoder_.owners
-    rows, _ = importances._sample(committee.boosters[0].replay)
+    rows, _ = importances.sample_rows(committee.boosters[0].replay)
     moved = [
         committee.score(np.where(owners == j, np.roll(rows, 1, axis=0), rows)) - committee.score(rows) for j in (0, 1)
     ]

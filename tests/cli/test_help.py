@@ -57,7 +57,7 @@ def test_the_help_of_run_is_in_groups_with_examples_and_defaults():
         assert words in said
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "inspect", "compare", "theory", "serve"])
+@pytest.mark.parametrize("command", ["run", "predict", "inspect", "freeze", "compare", "theory", "serve"])
 def test_a_command_without_words_says_what_it_takes(command, capsys):
     assert main([command]) == 2
     assert "Usage:" in "".join(capsys.readouterr())

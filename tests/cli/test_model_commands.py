@@ -1,4 +1,4 @@
-"""``streamboost theory``: the page of a saved model is the one that Python would write."""
+"""``streamboost theory``: the page of a saved model is the one that Python would write; ``freeze``: a small model."""
 
 import json
 
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import streamboost
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.cli import main
 from streamboost.theory.report import report
@@ -85,3 +86,87 @@ def test_a_model_that_knows_nothing_has_no_theory(rows, tmp_path, capsys):
     code, found = said(capsys, tmp_path / "rest.csv", "--model", tmp_path / "new.safetensors", "--target", "y")
     assert code == 2
     assert "has learned no row yet" in found["error"]
+
+
+# freeze
+
+
+def frozen_words(capsys, *words):
+    code = main([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_frozen_file_is_small_and_predicts_as_the_model_does(rows, tmp_path, capsys):
+    model = saved(SGBRegressor(memory=4096, random_state=0), rows, rows["y"].to_numpy(), tmp_path / "m.safetensors")
+    before, out = (tmp_path / "m.safetensors").read_bytes(), tmp_path / "small.safetensors"
+    code, found = frozen_words(capsys, "freeze", tmp_path / "m.safetensors", out)
+    assert (code, found) == (0, {"rows": 600, "bytes": out.stat().st_size, "out": str(out)})
+    assert out.stat().st_size < len(before) / 2
+    assert (tmp_path / "m.safetensors").read_bytes() == before
+    assert main(["freeze", str(tmp_path / "m.safetensors"), str(out)]) == 0  # once more, over it
+    assert "600 rows learned, 0.4 MB of arrays instead of 1.1" in " ".join(capsys.readouterr().err.split())
+    for file in ("m", "small"):
+        words = ["predict", tmp_path / "rest.csv", "--model", tmp_path / f"{file}.safetensors"]
+        assert frozen_words(capsys, *words, "--out", tmp_path / f"{file}.csv") == (
+            0,
+            {"rows": 300, "out": str(tmp_path / f"{file}.csv")},
+        )
+    assert (tmp_path / "m.csv").read_bytes() == (tmp_path / "small.csv").read_bytes()
+    code, about = frozen_words(capsys, "inspect", out)
+    assert (code, about["frozen"], about["rows"]) == (0, True, 600)
+    _, whole = frozen_words(capsys, "inspect", tmp_path / "m.safetensors")
+    assert about["importances"] == whole["importances"]
+    assert whole["frozen"] is False
+    assert main(["inspect", str(out)]) == 0
+    assert "SGBRegressor, frozen: it predicts, and learns no more" in capsys.readouterr().out
+    code, compared = frozen_words(
+        capsys, "compare", tmp_path / "m.safetensors", out, "--on", tmp_path / "rest.csv", "--target", "y"
+    )
+    assert compared["metrics"]["rmse"]["A"] == compared["metrics"]["rmse"]["B"]
+    assert (streamboost.load(out).predict(rows.drop_columns(["y"])) == model.predict(rows.drop_columns(["y"]))).all()
+
+
+def test_the_model_of_a_run_is_frozen_as_it_stands_and_the_run_goes_on(rows, tmp_path, capsys):
+    run = ["run", tmp_path / "rest.csv", "--target", "y", "--model", tmp_path / "run", "-q"]
+    assert frozen_words(capsys, *run, "--max-rows", 200)[1]["rows"] == 200
+    code, found = frozen_words(capsys, "freeze", tmp_path / "run", tmp_path / "small.safetensors")
+    assert (code, found["rows"]) == (0, 200)
+    assert frozen_words(capsys, *run, "--resume")[1]["rows"] == 300
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["freeze", "m.safetensors", "m.safetensors"], "the model itself, which would learn no more"),
+        (["freeze", "m.safetensors", "no/such/file"], "expected a file in a folder that is there"),
+        (["freeze", "m.safetensors", "."], "expected a file in a folder that is there"),
+        (["freeze", "none", "out"], "does not exist"),
+        (["freeze", "new.safetensors", "out"], "has learned no row yet"),
+        (["theory", "rest.csv", "--model", "small.safetensors", "--target", "y"], "is frozen: it predicts, and learns"),
+        (["run", "rest.csv", "--target", "y", "--start-from", "small.safetensors"], "Name the model it was made of"),
+    ],
+)
+def test_what_cannot_be_frozen_or_cannot_learn_is_told_in_a_sentence(
+    words, sentence, rows, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    model = saved(SGBRegressor(n_estimators=4, memory=256), rows, rows["y"].to_numpy(), "m.safetensors")
+    model.freeze().save("small.safetensors")
+    SGBRegressor().save("new.safetensors")
+    code, found = frozen_words(capsys, *words)
+    assert code == 2
+    assert sentence in found["error"]
+    assert len(streamboost.load("m.safetensors").booster_.replay.X) == 256
+
+
+def test_a_frozen_model_may_be_the_prior_of_keys(rows, tmp_path, capsys):
+    model = SGBRegressor(n_estimators=4, memory=256, new_columns="grow")
+    saved(model, rows, rows["y"].to_numpy(), tmp_path / "m.safetensors")
+    model.freeze().save(tmp_path / "small.safetensors")
+    scores = []
+    for file in ("m", "small"):
+        words = ["run", tmp_path / "rest.csv", "--target", "y", "--key", "city", "--workers", 1, "-q"]
+        code, found = frozen_words(capsys, *words, "--start-from", tmp_path / f"{file}.safetensors")
+        assert code == 0, found
+        scores.append(found["metrics"])
+    assert scores[0] == scores[1]

@@ -340,6 +340,23 @@ def test_a_booster_of_modules_learns_a_curve(mode, iterate):
     assert np.mean((before[-500:, 0] - y[-500:]) ** 2) < 0.15 * np.var(y)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("iterate", ["last", "polynomial"])
+def test_frozen_it_says_the_same_without_its_optimisers(mode, iterate):
+    X = np.random.default_rng(0).normal(size=(120, D))
+    model = SGBRegressor(learner=TorchStack(net, N, mode=mode), iterate=iterate, random_state=0).fit(X, X[:, 0])
+    frozen = model.freeze()
+    expected = model.predict(X)
+    assert (frozen.predict(X) == expected).all()
+    assert (pickle.loads(pickle.dumps(frozen)).predict(X) == expected).all()
+    assert len(pickle.dumps(frozen)) < len(pickle.dumps(model))
+    assert all(block.optimizer is None for block in frozen.booster_.stack._blocks)
+    model.partial_fit(X, -X[:, 0])
+    assert (frozen.predict(X) == expected).all()
+    with pytest.raises(RuntimeError, match="frozen"):
+        frozen.partial_fit(X, X[:, 0])
+
+
 def test_an_estimator_takes_it_as_learner():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2))

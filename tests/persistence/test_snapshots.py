@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as write_safetensors
 from sklearn.linear_model import SGDRegressor
 
+from streamboost import SGBRegressor
 from streamboost.bases import Constant, Frozen
 from streamboost.boosting.booster import Booster, Hypothesis
 from streamboost.boosting.cost import CostMeter
@@ -30,7 +31,7 @@ from streamboost.features.encoder import Encoder
 from streamboost.features.standardizer import Standardizer
 from streamboost.losses import Absolute, Logistic, Scale, Squared
 from streamboost.persistence import snapshots
-from streamboost.persistence.object_graph import flatten, same_state
+from streamboost.persistence.object_graph import count_bytes, flatten, same_state
 from streamboost.persistence.snapshots import load, save
 from streamboost.replay import Replay
 from streamboost.stacks.linear import LinearStack
@@ -657,6 +658,14 @@ def test_flatten_names_every_leaf_by_its_path():
     assert paths["['stack'].n_learners"] == 2
     assert paths["['pair'][0]"] == 1
     assert paths["['pair'][1]{'a'}"] == "a"
+
+
+def test_the_bytes_of_all_arrays_are_counted_without_copying_them():
+    model = SGBRegressor(n_estimators=3, memory=64, random_state=np.random.RandomState(0))
+    model.fit(np.arange(60.0).reshape(20, 3), np.arange(20.0))
+    for thing in (model, model.booster_.present, [model, {"a": np.zeros(3), "b": (1, None, np.array(["x", None]))}]):
+        expected = sum(value.nbytes for value in flatten(thing).values() if isinstance(value, np.ndarray))
+        assert count_bytes(thing) == expected
 
 
 def test_flatten_is_a_photograph():

@@ -494,3 +494,11 @@ def test_predictions_go_on_in_the_same_directory_or_not_at_all(tmp_path):
     later = read_parts(tmp_path / "later.csv")["row"].to_pylist()
     assert later == list(range(later[0], N_ROWS))
     assert later[0] > 200
+
+
+def test_a_frozen_model_is_refused_before_anything_is_read(tmp_path):
+    table = rows()
+    frozen = SGBRegressor(**SMALL).fit(table.drop_columns(["y"]), table["y"].to_numpy()).freeze()
+    with pytest.raises(ValueError, match=r"model is frozen, expected one that learns\. Pass the one it was made of"):
+        Run(MemorySource(table), frozen, options(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -179,6 +179,13 @@ def test_a_comparator_of_ones_own_is_used(rows, tmp_path):
     assert regret.comparator_loss == 0
 
 
+def test_a_frozen_model_is_refused_as_it_cannot_go_on(rows, tmp_path):
+    X, y = rows
+    model = SGBRegressor(n_estimators=4, memory=64).fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="model is frozen, expected one that can go on learning"):
+        report(model.freeze(), X[100:], y[100:], tmp_path / "page.html")
+
+
 def test_models_that_cannot_be_looked_at_are_refused(rows, tmp_path):
     X, y = rows
     with pytest.raises(TypeError, match=r"model is a SGBRegressor, expected a Booster.*Call fit first"):

@@ -74,7 +74,7 @@ def rates(booster: Booster) -> FloatArray:
 def base_rule(booster: Booster) -> int:
     """Return how its base learns, as the kernels know it."""
     base = booster.base
-    if not isinstance(base, Linear):
+    if not isinstance(base, Linear) or booster.is_frozen:
         return base_kernels.STILL
     if base.rule(booster.loss) == "adagrad":
         return base_kernels.ADAGRAD
