@@ -6,11 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
 ALL ?= .venv-all
 BENCH ?= .venv-bench
+LOWEST ?= .venv-lowest
+# What touches every dependency, in a few minutes.
+SHORT := tests/features tests/estimators tests/persistence tests/cli/test_help.py tests/cli/test_cli.py tests/stacks/test_wrapped.py tests/serving/test_serving_requests.py
 # Kernels are compiled once for all environments.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
 BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all test-long mutants brokers test-nojit lint format bench paper docs wheel clean
+.PHONY: demo test test-all test-long test-lowest test-pythons mutants brokers test-nojit lint format bench paper docs wheel clean
 
 demo: $(VENV)/.ready        ## learn the shipped electricity stream and draw what happened
 	$(BIN)/python -m streamboost demo
@@ -33,6 +36,15 @@ mutants: $(VENV)/.ready     ## break the source in some ninety ways, and see tha
 
 brokers:                    ## Redis, Kafka and Chromium for these tests, where they are missing
 	sh tests/heavy/servers.sh
+
+test-lowest: $(LOWEST)/.ready  ## the short suite with the lowest version of everything that pyproject.toml asks for
+	$(LOWEST)/bin/python -m pytest --lowest -n $(JOBS) --dist worksteal -m "not slow" $(SHORT)
+
+test-pythons:               ## the short suite on every Python from 3.11 on that is at hand
+	for python in 3.11 3.12 3.13 3.14 3.15; do \
+	  command -v python$$python >/dev/null && python$$python -c pass 2>/dev/null || continue; \
+	  python$$python -m venv .venv-$$python && .venv-$$python/bin/python -m pip --quiet install -c constraints.txt -e '.[test]' && \
+	  .venv-$$python/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(SHORT) || exit 1; done
 
 test-nojit: $(VENV)/.ready  ## the kernels once more as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/kernels tests/features/test_binning.py tests/stacks/test_tree.py tests/stacks/test_linear.py
@@ -77,6 +89,12 @@ $(ALL)/.ready: pyproject.toml constraints.txt
 	$(ALL)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[heavy]'
 	touch $@
 
+$(LOWEST)/.ready: pyproject.toml constraints.txt .ci/lowest_versions.py
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python .ci/lowest_versions.py > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install -c $(LOWEST)/lowest.txt -e '.[test]'
+	touch $@
+
 $(BENCH)/.ready: pyproject.toml constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH_PIP) install -c constraints.txt -e '.[bench,river,plot]'
@@ -86,4 +104,4 @@ $(BENCH)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ALL) $(BENCH) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
+	rm -rf $(VENV) $(ALL) $(BENCH) $(LOWEST) .venv-3.* dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache

@@ -1,7 +1,8 @@
 """Hypothesis as the suite runs it: the same examples everywhere, and no test fails for a busy machine.
 
 To look for new counter-examples: ``pytest --hypothesis-profile=explore``. The long forms of tests, with more examples
-kills and combinations, and those marked ``long``: ``pytest --long`` (``make test-long``).
+kills and combinations, and those marked ``long``: ``pytest --long`` (``make test-long``). ``--lowest`` bears with what
+old dependencies say of one another (``make test-lowest``).
 """
 
 from itertools import product
@@ -18,11 +19,15 @@ settings.load_profile("steady")
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run tests in their long form, and those marked long")
+    parser.addoption("--lowest", action="store_true", help="let old dependencies use what newer ones deprecate")
 
 
 def pytest_configure(config):
     if config.getoption("--long"):
         settings.load_profile("long")
+    if config.getoption("--lowest"):
+        for action, module in (("ignore", ""), ("error", "streamboost")):
+            config.addinivalue_line("filterwarnings", f"{action}::DeprecationWarning:{module}")
 
 
 def pytest_generate_tests(metafunc):

@@ -64,14 +64,13 @@ def measure_importances(
 
 def sample_rows(replay: Replay) -> Sample:
     """Return some of the rows held, and their weights: those at the same places each time, drawn once for all."""
-    order, looked_at = _order(replay.window or replay.fill), ROWS
-    while True:  # where the window is full the first few are enough
-        looked_at *= 2
-        places = order[:looked_at]
+    order = _order(1 << (replay.fill - 1).bit_length() if replay.is_carried else replay.window or replay.fill)
+    for places in (order[: 2 * ROWS], order):  # the first are enough, as a rule
         places = places[places < replay.fill]
         places = places[replay.weight[places] > 0][:ROWS]
-        if len(places) == ROWS or looked_at >= len(order):
-            return replay.X[places], replay.weight[places]
+        if len(places) == ROWS:
+            break
+    return replay.X[places], replay.weight[places]
 
 
 @lru_cache(maxsize=8)

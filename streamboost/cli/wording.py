@@ -57,9 +57,9 @@ def _skipping(before: str, after: str, strict: bool) -> str:
 def of_parser(error: Any) -> str:
     """Return what the parser says of the arguments, with the nearest word there is, and where to read on."""
     sentence, context = str(error.format_message()).replace(" (env var: 'None')", ""), error.ctx
-    if getattr(error, "possibilities", None):  # options near the unknown one
-        sentence = f"{error.message.rstrip('.')}.{did_you_mean(error.option_name, error.possibilities)}"
-    elif found := re.match(r"No such command '(.*?)'", sentence):
+    if found := re.match(r"No such command '(.*?)'", sentence):
         sentence = f"{found[0]}.{did_you_mean(found[1], context.command.list_commands(context))}"
+    elif getattr(error, "possibilities", None):  # options near the unknown one
+        sentence = f"{error.message.rstrip('.')}.{did_you_mean(error.option_name, error.possibilities)}"
     end = "" if sentence.endswith("?") else "."
     return sentence.rstrip(".") + end + ("" if context is None else f" Try: {context.command_path} --help")

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+import sklearn
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -40,6 +41,17 @@ from streamboost.losses import Loss
 from streamboost.persistence import snapshots
 
 Row = Mapping[Hashable, Any]
+ASKS_BY_PROTOCOL = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # for the names of a polars frame
+
+
+class _FrameNames:
+    """The names of a polars frame by a protocol that scikit-learn before 1.9 asks for, and polars 2 has no more."""
+
+    def __init__(self, frame: Any) -> None:
+        self.shape, self.column_names = frame.shape, lambda: frame.columns
+
+    def __dataframe__(self) -> Self:
+        return self
 
 
 class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -308,10 +320,12 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _compare_names(self, X: Any, is_known: bool) -> None:
         """Let scikit-learn say in its own words how names differ, if it looks for any in rows of this kind."""
-        is_frame = type(X).__module__.partition(".")[0] in ("pandas", "polars")
+        library = type(X).__module__.partition(".")[0]
+        is_frame = library in ("pandas", "polars")
         speaks_arrow = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
         if is_frame or not (speaks_arrow or isinstance(X, list) or getattr(getattr(X, "dtype", None), "names", None)):
-            validate_data(self if is_known else BaseEstimator(), X, reset=not is_known, skip_check_array=True)
+            named = _FrameNames(X) if ASKS_BY_PROTOCOL and library == "polars" else X
+            validate_data(self if is_known else BaseEstimator(), named, reset=not is_known, skip_check_array=True)
 
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
@@ -388,7 +402,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Draw from the random state; for a trial, from a copy of it."""
         try:
             random = check_random_state(self.random_state)
-        except ValueError:
+        except (ValueError, TypeError):  # of a tuple, scikit-learn before 1.9 fails to say what it is
             expected = "a whole number from 0 to 2 ** 32 - 1, a RandomState, or None for a different run each time."
             raise refused("random_state", self.random_state, expected) from None
         return int((copy.deepcopy(random) if is_trial else random).randint(2**31 - len(defaults.LEVELS)))

@@ -229,10 +229,12 @@ def is_text(kind: Any) -> bool:
 def distinct(column: Any) -> Distinct:
     """The distinct values of an Arrow array, chunked or not, dictionary-encoded or not."""
     is_categorical = pa.types.is_dictionary(column.type)
+    if len(column) == 0:  # which Arrow before 25 cannot combine
+        return Distinct(np.empty(0, np.int32), [], is_categorical)
     if is_categorical:  # which may hold levels that do not occur, and NaN for a missing one
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         values = [_wide(chunk.dictionary).take(chunk.indices) for chunk in chunks]
-        column = pa.chunked_array(values, None if values else pa.null())
+        column = pa.chunked_array(values)
         if pa.types.is_floating(column.type):
             column = pc.if_else(pc.is_nan(column), None, column)
     encoded = _wide(column).dictionary_encode()

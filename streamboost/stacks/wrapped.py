@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, NamedTuple
@@ -113,7 +114,7 @@ class RiverStack(CopiedStack):
     has no answer yet (``None`` or NaN) says 0. Columns added mid-stream reach all learners at once.
 
     Weights are passed on as ``w`` if the model's ``learn_one`` has that parameter (a pipeline's: that of its
-    last step); a model without it takes weights 0 and 1 only.
+    last step); a model without it takes weights 0 and 1 only, and so does a pipeline of River before 0.24.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ class RiverStack(CopiedStack):
             raise refitted.no_regressor("model", "classifier", type(last).__name__)
         self.model = model
         self.kind = type(last).__name__
-        self._takes_weight = "w" in inspect.signature(last.learn_one).parameters
+        self._takes_weight = "w" in inspect.signature(last.learn_one).parameters and not _drops_weight(model)
 
     def predict(self, X: FloatArray) -> FloatArray:
         """What each copy says, (n, N, m)."""
@@ -161,7 +162,9 @@ class RiverStack(CopiedStack):
     def check_weight(self, weight: FloatArray) -> None:
         """Refuse weights other than 0 and 1 if ``learn_one`` takes none."""
         if not self._takes_weight:
-            refitted.refuse_weights(weight, self.kind, "its learn_one has no w")
+            dropped = "a pipeline of River before 0.24 does not pass w on"
+            why = dropped if _drops_weight(self.model) else "its learn_one has no w"
+            refitted.refuse_weights(weight, self.kind, why)
 
     def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
         """One ``learn_one`` per row, learner and output."""
@@ -253,6 +256,14 @@ def _last_step(model: Any) -> Any:
     while isinstance(steps := getattr(model, "steps", None), dict) and steps:
         model = list(steps.values())[-1]
     return model
+
+
+def _drops_weight(model: Any) -> bool:
+    """Whether the model is a pipeline that takes ``w`` and forgets it, as River's did before 0.24."""
+    river = sys.modules.get("river")  # whoever holds a pipeline of River has imported it already
+    if river is None or type(model) is not river.compose.Pipeline:
+        return False
+    return tuple(map(int, river.__version__.split(".")[:2])) < (0, 24)
 
 
 def _new_seeds(model: Any, rng: np.random.Generator) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from river import linear_model, preprocessing
+from river import linear_model
 from sklearn.linear_model import Ridge, SGDRegressor
 
 from streamboost.bases import Constant
@@ -75,7 +75,7 @@ def stump(X, target, weight):
 
 
 def river_line():
-    return preprocessing.StandardScaler() | linear_model.LinearRegression()
+    return linear_model.LinearRegression()
 
 
 def from_scratch(fit, n=N):

@@ -93,6 +93,16 @@ def test_every_kind_of_frame_gives_the_same_model(rows, frame):
     assert list(model.feature_names_in_) == list("abcd")
 
 
+def test_a_polars_frame_has_names_without_the_protocol_that_polars_2_gave_up(rows, monkeypatch):
+    monkeypatch.delattr(pl.DataFrame, "__dataframe__", raising=False)
+    X, y = rows
+    frame = pl.DataFrame({name: X[:, j] for j, name in enumerate("abcd")})
+    model = SGBRegressor(**SMALL).fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame), SGBRegressor(**SMALL).fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        model.predict(frame.select("b", "a", "c", "d"))
+
+
 def test_text_and_missing_values_are_handled():
     rng = np.random.default_rng(1)
     city = rng.choice(["Graz", "Bonn", "Linz"], 600)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import naive_tree
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -117,7 +118,11 @@ def test_the_training_error_is_that_of_a_scikit_learn_tree(seed, m, missing):
     stack, _ = refitted(X, target, max_depth=5, min_samples_leaf=4, l2=0, n_bins=160)
     theirs = DecisionTreeRegressor(max_depth=5, min_samples_leaf=4, random_state=0).fit(X, target)
     ours = np.sum((target - stack.predict(X)[:, 0]) ** 2)
-    assert ours == pytest.approx(np.sum((target - theirs.predict(X).reshape(target.shape)) ** 2), rel=1e-8)
+    expected = np.sum((target - theirs.predict(X).reshape(target.shape)) ** 2)
+    if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 8) and m > 1 and missing:
+        assert ours <= expected * (1 + 1e-8)  # scikit-learn misjudged missing values of several outputs
+    else:
+        assert ours == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))

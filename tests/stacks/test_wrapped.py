@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import river
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -186,14 +187,21 @@ def test_seeds_reach_models_inside_pipelines_and_inside_other_models():
     assert len({*seeds, 5}) == 5
 
 
-def test_weights_reach_a_river_model_as_w():
+@pytest.mark.parametrize(
+    "pattern", [linear_model.LinearRegression(), preprocessing.StandardScaler() | linear_model.LinearRegression()]
+)
+def test_weights_reach_a_river_model_as_w_or_are_refused(pattern):
     X = rows()
-    stack = opened(RiverStack(preprocessing.StandardScaler() | linear_model.LinearRegression(), N))
+    stack = opened(RiverStack(pattern, N))
     clones = [[stack.model.clone()] for _ in range(N)]
+    if hasattr(pattern, "steps") and tuple(map(int, river.__version__.split(".")[:2])) < (0, 24):
+        with pytest.raises(ValueError, match=r"weight holds 0\.5.*pipeline of River before 0\.24"):
+            stack.learn(X, answers(X), np.full(len(X), 0.5))
+        return
     stack.learn(X, answers(X), np.full(len(X), 0.5))
     loop(clones, X, answers(X), w=0.5)
     assert_array_equal(stack.predict(X), ask(clones, X))
-    unweighted = train(opened("river linear"), X, answers(X))
+    unweighted = train(opened(RiverStack(pattern, N)), X, answers(X))
     assert not np.array_equal(stack.predict(X), unweighted.predict(X))
 
 
