@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 def saved(n_rows: int, seed: int) -> dict[str, int]:
     """Return the bytes of the files of a model and of its frozen form."""
     X, y, *_ = datasets.friedman(n_rows, noise=1.0, seed=seed)
-    model = SGBRegressor(random_state=seed).fit(X, y)
+    model = SGBRegressor(random_state=seed).partial_fit(X, y)
     sizes = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, one in (("whole", model), ("frozen", model.freeze())):

@@ -257,7 +257,7 @@ def test_it_holds_no_rows_and_is_as_small_whatever_the_memory(kind):
 def test_a_frozen_default_model_is_a_few_hundred_kilobytes(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(5000, 10))
-    model = SGBRegressor(random_state=0).fit(rows, rows[:, 0] + np.sin(rows[:, 1]))
+    model = SGBRegressor(random_state=0).partial_fit(rows, rows[:, 0] + np.sin(rows[:, 1]))
     frozen = model.freeze()
     frozen.save(tmp_path / "frozen.safetensors")
     model.save(tmp_path / "model.safetensors")
