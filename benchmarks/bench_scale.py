@@ -96,7 +96,7 @@ def over_rows(name: str, marks: tuple[int, ...]) -> Iterator[dict[str, Any]]:
         spent, last = spent + seconds, mark
         theirs = [lightgbm(X[:mark], y[:mark], X_test, truth, 0, n_estimators=n, num_leaves=127) for n in (200, 500)]
         error, cost = min(theirs)
-        ours, trees = rmse(model.predict(X_test), truth), model.booster_.stack.n_learners
+        ours, trees = rmse(model.predict(X_test), truth), model.committee_.boosters[0].stack.n_learners
         yield {
             "rows": mark,
             "error": ours,

@@ -401,7 +401,7 @@ def test_counts_that_are_none_are_refused(name, value):
 
 
 def test_choices_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="targets is 'old', expected 'fresh' or 'recorded'"):
+    with pytest.raises(ValueError, match="targets is 'old', expected 'fresh', 'recorded' or 'carried'"):
         Replay(targets="old")
     with pytest.raises(ValueError, match="learners is 'some', expected 'next' or 'all'"):
         Replay(learners="some")

@@ -503,9 +503,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def booster_(self) -> Booster:
-        """The booster with the longest memory."""
+        """The booster with the longest memory of the ladder; one that holds all rows is ``committee_.boosters[0]``."""
         check_is_fitted(self)
-        return self.committee_.boosters[0]
+        boosters = self.committee_.boosters
+        return boosters[int(boosters[0].rests)]
 
     @property
     def edges_(self) -> FloatArray:

@@ -38,7 +38,7 @@ def freeze(model: Estimator, *, importances: Literal["now", "later"] = "now") ->
     >>> from streamboost import SGBRegressor, datasets
     >>> from streamboost.estimators.describe import size
     >>> X, y, *_ = datasets.friedman(5000, seed=0)
-    >>> model = SGBRegressor(random_state=0).fit(X, y)
+    >>> model = SGBRegressor(random_state=0).partial_fit(X, y)
     >>> frozen = freeze(model)
     >>> bool((frozen.predict(X) == model.predict(X)).all()), size(frozen) < size(model) / 10
     (True, True)
@@ -48,8 +48,8 @@ def freeze(model: Estimator, *, importances: Literal["now", "later"] = "now") ->
     _keep_known_levels(committee, model.encoder_)
     if importances == "now":
         committee.importances = model.committee_.feature_importances(model.encoder_.owners)
-    elif not model.committee_.is_frozen and model.booster_.replay is not None:
-        committee.importances = sample_rows(model.booster_.replay)
+    elif not model.committee_.is_frozen and (held := model.committee_.boosters[0].replay) is not None:
+        committee.importances = sample_rows(held)
     twin = object.__new__(type(model))
     twin.__dict__.update(model.__dict__, committee_=committee)
     return copy.deepcopy(twin, _known_copies(model, committee))

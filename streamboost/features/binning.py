@@ -17,7 +17,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.kernels.binning import encode, place_edges
 
-SAMPLE = 32  # rows for each bin that place the edges
+SAMPLE = 32  # rows for each bin that place the edges, of 64 bins or more
 LEVEL_BINS = 64  # of a categorical column at most: a set of them is the bits of one number
 
 
@@ -98,7 +98,7 @@ class Bins:
             )
         self._bin_levels(X)
         n, self.n_features = X.shape
-        if n > (most := SAMPLE * self.n_bins):
+        if n > (most := SAMPLE * max(self.n_bins, 64)):
             X = X[np.arange(most) * n // most]
         columns = np.sort(X.T, axis=1)  # (d, n), NaN last
         n_numbers = len(X) - np.isnan(columns).sum(axis=1)

@@ -82,7 +82,12 @@ def test_the_plain_loop_grows_alike(small, kind, monkeypatch):
     assert holds_all(plain)
     assert [event.row for event in plain.events_] == [event.row for event in compiled.events_]
     assert_allclose(plain.committee_.score(X), compiled.committee_.score(X), rtol=1e-7, atol=1e-9)
-    assert_allclose(plain.booster_.replay.carried, compiled.booster_.replay.carried, rtol=1e-7, atol=1e-9)
+    assert_allclose(
+        plain.committee_.boosters[0].replay.carried,
+        compiled.committee_.boosters[0].replay.carried,
+        rtol=1e-7,
+        atol=1e-9,
+    )
     assert_allclose(plain.edges_, compiled.edges_, rtol=1e-6, atol=1e-9, equal_nan=True)
 
 
@@ -108,8 +113,8 @@ def test_new_columns_categories_and_classes_come_to_it_too(small):
         row = {"a": X[t, 0], "b": X[t, 1]} | ({"c": X[t, 2], "place": "xyz"[t % 3]} if t > 150 else {})
         model.learn_one(row, int(classes(y, 2)[t]) if t < 250 else 7)
     assert holds_all(model)
-    assert model.booster_.replay.X.shape[1] == 4
-    assert model.booster_.stack.n_outputs == 3
+    assert model.committee_.boosters[0].replay.X.shape[1] == 4
+    assert model.committee_.boosters[0].stack.n_outputs == 3
     assert model.predict_one({"a": 0.0}) in (0, 1, 7)
 
 
@@ -145,7 +150,7 @@ def test_a_sweep_is_batch_boosting(loss):
 def test_what_is_carried_is_the_partial_sum_up_to_whose_turn_it_is(small):
     X, y = stream(203)
     model = SGBRegressor(**SMALL).partial_fit(X, y)
-    booster = model.booster_
+    booster = model.committee_.boosters[0]
     walk = booster.walk_checked(booster.replay.X)
     assert 0 < booster.replay.turn < booster.stack.n_learners  # in the middle of a sweep
     assert_allclose(booster.replay.carried, walk[:, booster.replay.turn], rtol=1e-9, atol=1e-12)
@@ -154,10 +159,10 @@ def test_what_is_carried_is_the_partial_sum_up_to_whose_turn_it_is(small):
 def test_trees_that_rest_change_by_refits_alone(small):
     X, y = stream(200)
     model = SGBRegressor(**SMALL).partial_fit(X, y)
-    held, stats = model.booster_.replay, model.booster_.stack.stats.copy()
+    held, stats = model.committee_.boosters[0].replay, model.committee_.boosters[0].stack.stats.copy()
     for t in range(200 - held.counts[2] % 8, 200 - held.counts[2] % 8 + 7):
         model.learn(X[t % 200][None], y[t % 200][None])
-    changed = (model.booster_.stack.stats != stats).any(axis=(1, 2))
+    changed = (model.committee_.boosters[0].stack.stats != stats).any(axis=(1, 2))
     assert changed.sum() <= 1
 
 
@@ -229,7 +234,7 @@ def test_after_a_drift_it_starts_small_again(small, monkeypatch):
     assert holds_all(model)
     model.partial_fit(X[600:], y[600:])
     assert {"memory shrunk", "memory dropped"} & {event.kind for event in model.events_}
-    assert not holds_all(model) or model.booster_.replay.fill < 600
+    assert not holds_all(model) or model.committee_.boosters[0].replay.fill < 600
 
 
 def test_a_challenger_that_wins_takes_the_place_of_all_that_is_out_of_date(small, monkeypatch):
@@ -252,7 +257,7 @@ def test_a_limit_of_memory_is_a_limit_of_rows_held(small):
     X, y = stream()
     model = SGBRegressor(**SMALL, memory_limit_mb=2.0).partial_fit(X, y)
     assert holds_all(model)
-    assert 64 <= model.booster_.replay.window < 60_000
+    assert 64 <= model.committee_.boosters[0].replay.window < 60_000
     with pytest.raises(ValueError, match="need at least"):
         SGBRegressor(**SMALL, memory_limit_mb=0.5).partial_fit(X, y)
 
@@ -313,7 +318,7 @@ def test_after_a_table_rows_are_learned_as_ever():
     for t in range(1200, 1400):
         rows.learn_one(dict(enumerate(X[t])), y[t])
     assert same_state(chunk.partial_fit(X[1200:1400], y[1200:1400]), rows)
-    assert chunk.booster_.replay.fill == 1400
+    assert chunk.committee_.boosters[0].replay.fill == 1400
 
 
 def test_a_table_in_which_all_changes_at_the_end_is_met_as_without_a_history():

@@ -332,17 +332,19 @@ def test_a_booster_that_holds_all_rows_is_there_without_them():
     y = np.sin(6 * rows[:, 0]) * rows[:, 1] + rows[:, 3]
     for model, targets in ((SGBRegressor(random_state=0), y), (SGBClassifier(random_state=0), np.digitize(y, [0, 1]))):
         model.fit(table, targets)
-        assert model.booster_.rests
-        frozen = model.freeze()
+        assert model.committee_.boosters[0].rests
+        frozen, later = model.freeze(), freeze(model, importances="later")
         assert_same(answers(frozen, table), answers(model, table))
-        assert frozen.booster_.replay.fill == 2500
-        assert len(frozen.booster_.replay.carried) == len(frozen.booster_.replay.X) == 0
-        assert not frozen.booster_.base.opening_weight.size
+        assert_same(answers(later, table), answers(model, table))
+        first = frozen.committee_.boosters[0]
+        assert first.replay.fill == 2500
+        assert len(first.replay.carried) == len(first.replay.X) == 0
+        assert not first.base.opening_weight.size
         expected = frozen.predict(table)
         model.partial_fit(table, targets)
         assert_array_equal(frozen.predict(table), expected)
         with pytest.raises(RuntimeError, match="frozen"):
-            frozen.booster_.sweep()
+            first.sweep()
 
 
 def test_before_anything_was_learned_there_is_nothing_to_freeze():

@@ -171,7 +171,7 @@ MUTANTS = [
     Mutant("tree-read-l2", _TREE_ROWS, "weight = at[m] + l2", "weight = at[m]", TREES, "leaves are pulled towards 0"),
     Mutant("tree-drawn", _TREE, "feature[feature >= 0] = columns[feature[feature >= 0]]", "pass", TREES,
            "columns that were drawn keep their numbers"),
-    Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM]:", "if w > 0.0:", LOOPS,
+    Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM] and not", "if w > 0.0 and not", LOOPS,
            "leaves learn nothing before the first refit"),
     Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, target, w,",
            "learn_hedge(rule, expert_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
