@@ -260,10 +260,10 @@ def _last_step(model: Any) -> Any:
 
 def _drops_weight(model: Any) -> bool:
     """Whether the model is a pipeline that takes ``w`` and forgets it, as River's did before 0.24."""
-    river = sys.modules.get("river")  # whoever holds a pipeline of River has imported it already
-    if river is None or type(model) is not river.compose.Pipeline:
+    compose = sys.modules.get("river.compose")  # whoever holds a pipeline of River has imported it already
+    if compose is None or type(model) is not compose.Pipeline:
         return False
-    return tuple(map(int, river.__version__.split(".")[:2])) < (0, 24)
+    return tuple(map(int, sys.modules["river"].__version__.split(".")[:2])) < (0, 24)
 
 
 def _new_seeds(model: Any, rng: np.random.Generator) -> dict[str, Any]:
