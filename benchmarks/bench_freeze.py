@@ -2,9 +2,10 @@
 
     python -m benchmarks.bench_freeze [--quick]
 
-The files are those of the default model after 20,000 rows of Friedman's stream, ten columns. The copies are made of
-models whose longest memory is ever longer, and full, of rows of twenty columns: a deep copy and the copy that
-``streamboost serve`` publishes, in turn, each with its first prediction; medians of CPU time.
+The files are those of models fitted to 20,000 rows of Friedman's stream, ten columns, with memories that stay as they
+are and with those that grow, the default. The copies are made of default models fitted to ever more rows of twenty
+columns: a deep copy and the copy that ``streamboost serve`` publishes, in turn, each with its first prediction; medians
+of CPU time.
 """
 
 from __future__ import annotations
@@ -27,31 +28,38 @@ from streamboost.estimators.describe import size
 from streamboost.serving.writer import ModelCopy
 
 ROWS, COLUMNS = 20_000, 20
-SHORT, MEMORIES = (128, 256, 512), (8192, 16384, 65536)  # those that stay, and the longest
+LADDER = (256, 1024, 4096, 16384)  # without growth
+FITTED = (16384, 32768, 65536)
 TURNS = 51
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser_of("bench_freeze", __doc__).parse_args(arguments)
-    n_rows, memories = (2000, [1024]) if options.quick else (ROWS, MEMORIES)
-    files = saved(n_rows, options.seed)
-    copies = [published(memory, options.seed) for memory in memories]
-    rows = [[f"file, {n_rows:,} rows x 10 columns, MB", *(f"{files[name] / 1e6:.2f}" for name in ("whole", "frozen"))]]
+    n_rows, fitted = (2000, [1024]) if options.quick else (ROWS, FITTED)
+    files = [saved(memory, n_rows, options.seed) for memory in (LADDER, "grow")]
+    copies = [published(n, options.seed) for n in fitted]
+    rows = [(f"file, {n_rows:,} rows x 10 columns, {one['trees']:,} trees, MB", one, 1e-6) for one in files]
     for one in copies:
-        kinds = one["whole"], one["frozen"]
-        rows.append([f"copy, memory {one['memory']:,}, MB", *(f"{kind['bytes'] / 1e6:.2f}" for kind in kinds)])
-        rows.append([f"copy, memory {one['memory']:,}, CPU ms", *(f"{1e3 * kind['seconds']:.2f}" for kind in kinds)])
-    lines = [[*row, f"{float(row[2]) / float(row[1]):.2f}"] for row in rows]
+        named = f"copy, {one['rows']:,} rows x {COLUMNS} columns, {one['trees']:,} trees"
+        rows += [(f"{named}, MB", one["bytes"], 1e-6), (f"{named}, CPU ms", one["seconds"], 1e3)]
+    lines = [
+        [name, *(f"{unit * pair[kind]:.2f}" for kind in ("whole", "frozen")), f"{pair['frozen'] / pair['whole']:.2f}"]
+        for name, pair, unit in rows
+    ]
     print(table(["", "whole", "frozen", "frozen over whole"], lines))
     keep(options, "freeze", {"files": files, "copies": copies})
     return 0
 
 
-def saved(n_rows: int, seed: int) -> dict[str, int]:
+def n_trees(model: SGBRegressor) -> int:
+    return sum(booster.stack.n_learners for booster in model.committee_.boosters)
+
+
+def saved(memory: Any, n_rows: int, seed: int) -> dict[str, Any]:
     """Return the bytes of the files of a model and of its frozen form."""
     X, y, *_ = datasets.friedman(n_rows, noise=1.0, seed=seed)
-    model = SGBRegressor(random_state=seed).partial_fit(X, y)
-    sizes = {}
+    model = SGBRegressor(memory=memory, random_state=seed).fit(X, y)
+    sizes = {"memory": memory, "trees": n_trees(model)}
     with tempfile.TemporaryDirectory() as folder:
         for name, one in (("whole", model), ("frozen", model.freeze())):
             one.save(file := Path(folder, name))
@@ -59,12 +67,12 @@ def saved(n_rows: int, seed: int) -> dict[str, int]:
     return sizes
 
 
-def published(memory: int, seed: int) -> dict[str, Any]:
+def published(n_rows: int, seed: int) -> dict[str, Any]:
     """Return the bytes and the CPU time of a deep copy and of the copy that is published."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(memory, COLUMNS))
+    X = rng.normal(size=(n_rows, COLUMNS))
     y = 3.0 * X[:, 0] + np.sin(3.0 * X[:, 1]) + X[:, 2] * X[:, 3] + rng.normal(size=len(X))
-    model = SGBRegressor(memory=(*SHORT, memory), random_state=seed).fit(X, y)
+    model = SGBRegressor(random_state=seed).fit(X, y)
 
     def whole() -> SGBRegressor:
         made = copy.deepcopy(model)
@@ -82,8 +90,12 @@ def published(memory: int, seed: int) -> dict[str, Any]:
             started = time.process_time()
             make()
             seconds[name].append(time.process_time() - started)
-    told = {name: {"bytes": size(ways[name]()), "seconds": statistics.median(seconds[name])} for name in ways}
-    return {"memory": memory, **told}
+    return {
+        "rows": n_rows,
+        "trees": n_trees(model),
+        "bytes": {name: size(make()) for name, make in ways.items()},
+        "seconds": {name: statistics.median(times) for name, times in seconds.items()},
+    }
 
 
 if __name__ == "__main__":

@@ -254,6 +254,10 @@ class Linear(Base):
             twin.__dict__.pop(name, None)
         return twin
 
+    def keep_levels(self, n_levels: int) -> None:
+        """Forget all but the first ``n_levels`` levels of each column: no others will come."""
+        self.effects = self.effects[:, :n_levels]
+
     @property
     def _cat_at(self) -> IntArray:
         return cat_positions(self.categorical, len(self.weights) - 1)

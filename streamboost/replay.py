@@ -21,6 +21,7 @@ from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
 SOONEST_TURN = 32  # rows between two refits where sums are carried, at least
+HELD = ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried")  # what there is row after row, beside the codes
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
 
@@ -263,7 +264,7 @@ class Replay:
     def _hold(self, rows: IntArray, room: int) -> None:
         """Go on with these of the rows held, in this order, and room for so many."""
         n = len(rows)
-        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried"):  # what is held, row after row
+        for name in HELD:
             held = getattr(self, name)
             if held is not None:
                 setattr(self, name, np.zeros((room, *held.shape[1:]), held.dtype))
@@ -306,7 +307,7 @@ class Replay:
     def without_rows(self) -> Replay:
         """Return a replay that says how long and how full the window is, and holds none of its rows."""
         twin = copy.copy(self)
-        for name in ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried"):
+        for name in HELD:
             held = getattr(self, name)
             setattr(twin, name, None if held is None else np.zeros((0, *held.shape[1:]), held.dtype))
         if self._codes is not None:

@@ -286,7 +286,9 @@ class Booster(BoostedModel):
         )
 
     def detach(self) -> None:
-        """Leave the buffers shared with others: an array is about to be replaced."""
+        """Leave the buffers shared with others: an array is about to be replaced, which a frozen booster refuses."""
+        if self.is_frozen:
+            raise frozen(self.noun)
         self._buffers = None
 
     def count(self, n: int) -> None:
@@ -439,8 +441,6 @@ class Booster(BoostedModel):
 
     def _to_change(self) -> list[Hypothesis]:
         """Leave the shared buffers; return the present hypothesis and the past ones kept."""
-        if self.is_frozen:
-            raise frozen(self.noun)
         self.detach()
         kept = self.past.kept if self.past is not None else []  # one may have predicted several rows
         return list({id(past.stack): past for past in (self.present, *kept)}.values())

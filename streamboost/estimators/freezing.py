@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sklearn.utils.validation import check_is_fitted
 
-from streamboost.bases import Frozen
+from streamboost.bases import Frozen, Linear
 from streamboost.boosting.importances import sample_rows
+from streamboost.stacks.tree import TreeStack
 
 if TYPE_CHECKING:
     from streamboost.boosting.committee import Committee
     from streamboost.estimators.base import StreamEstimator
+    from streamboost.features.encoder import Encoder
 
 Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
@@ -43,6 +45,7 @@ def freeze(model: Estimator, *, importances: Literal["now", "later"] = "now") ->
     """
     check_is_fitted(model)
     committee = model.committee_.for_prediction()
+    _keep_known_levels(committee, model.encoder_)
     if importances == "now":
         committee.importances = model.committee_.feature_importances(model.encoder_.owners)
     elif not model.committee_.is_frozen and model.booster_.replay is not None:
@@ -50,6 +53,19 @@ def freeze(model: Estimator, *, importances: Literal["now", "later"] = "now") ->
     twin = object.__new__(type(model))
     twin.__dict__.update(model.__dict__, committee_=committee)
     return copy.deepcopy(twin, _known_copies(model, committee))
+
+
+def _keep_known_levels(committee: Committee, encoder: Encoder) -> None:
+    """Give up the room that columns of categories have for levels to come: those will be missing values."""
+    n_known = max(map(len, encoder.categories.values()), default=0)
+    if not committee.categorical or n_known >= encoder.max_categories:  # then all others share a code of their own
+        return
+    committee.n_levels = n_known
+    for booster in committee.boosters:
+        for hypothesis in (booster.present, *(booster.past.kept if booster.past is not None else ())):
+            for part in (hypothesis.stack, hypothesis.base):
+                if isinstance(part, (TreeStack, Linear)):
+                    part.keep_levels(n_known)
 
 
 def _known_copies(model: StreamEstimator, committee: Committee) -> dict[int, Any]:

@@ -353,6 +353,11 @@ class TreeStack(Stack):
         twin.__dict__.pop("gain", None)
         return twin
 
+    def keep_levels(self, n_levels: int) -> None:
+        """Forget all but the first ``n_levels`` levels of each column: no others will come."""
+        self.level_bins = self.level_bins[:, :, :n_levels]
+        self.n_levels = self.level_bins.shape[2]
+
     def feature_gains(self) -> FloatArray:
         """How much each column has taken off the square loss in the trees as they stand, (d,)."""
         is_split = self.feature >= 0

@@ -254,10 +254,27 @@ def test_it_holds_no_rows_and_is_as_small_whatever_the_memory(kind):
         assert len(sizes) == 1
 
 
-def test_a_frozen_default_model_is_a_few_hundred_kilobytes(tmp_path):
+@pytest.mark.parametrize("n_levels", [3, 40, 1024, 1100])
+@pytest.mark.parametrize("learner", ["tree", "linear", "mlp"])
+def test_room_for_levels_to_come_is_given_up_and_all_levels_say_the_same(learner, n_levels):
+    rng = np.random.default_rng(n_levels)
+    codes = np.concatenate([np.arange(n_levels), rng.integers(n_levels, size=300)])
+    names = [f"level {code}" for code in codes]
+    table = pd.DataFrame({"a": names, "b": rng.normal(size=len(codes)), "c": [f"x{code % 5}" for code in codes]})
+    model = SGBRegressor(**SMALL | {"learner": learner}).fit(table, codes % 7 + table["b"])
+    frozen = model.freeze()
+    assert_same(answers(frozen, table), answers(model, table))
+    for one in ({"a": "never seen", "b": 1.0}, {"c": "nor this"}, {"a": "level 2", "c": "x4"}, {"a": names[-1]}):
+        assert frozen.predict_one(one) == model.predict_one(one)
+    assert frozen.committee_.n_levels == (n_levels if n_levels < 1024 else 1025)
+    assert same_state(frozen.freeze(), frozen)
+
+
+def test_a_frozen_model_is_a_few_hundred_kilobytes(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(5000, 10))
-    model = SGBRegressor(random_state=0).partial_fit(rows, rows[:, 0] + np.sin(rows[:, 1]))
+    ladder = (256, 1024, 4096, 16384)  # which does not grow
+    model = SGBRegressor(memory=ladder, random_state=0).fit(rows, rows[:, 0] + np.sin(rows[:, 1]))
     frozen = model.freeze()
     frozen.save(tmp_path / "frozen.safetensors")
     model.save(tmp_path / "model.safetensors")
@@ -305,6 +322,27 @@ def test_a_challenger_and_new_classes_and_columns_are_there():
     assert [event.kind for event in frozen.events_] == ["new class", "new column", "new class"]
     for one in ({"a": 1}, {"b": "x", "a": 3}, {"b": "never seen"}, {"c": 1.0}, {}):
         assert frozen.predict_proba_one(one) == classes.predict_proba_one(one)
+
+
+def test_a_booster_that_holds_all_rows_is_there_without_them():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=(2500, 4))
+    table = pd.DataFrame(rows[:, :3], columns=["a", "b", "c"])
+    table["d"] = np.where(rows[:, 3] > 0.5, "x", "y")
+    y = np.sin(6 * rows[:, 0]) * rows[:, 1] + rows[:, 3]
+    for model, targets in ((SGBRegressor(random_state=0), y), (SGBClassifier(random_state=0), np.digitize(y, [0, 1]))):
+        model.fit(table, targets)
+        assert model.booster_.rests
+        frozen = model.freeze()
+        assert_same(answers(frozen, table), answers(model, table))
+        assert frozen.booster_.replay.fill == 2500
+        assert len(frozen.booster_.replay.carried) == len(frozen.booster_.replay.X) == 0
+        assert not frozen.booster_.base.opening_weight.size
+        expected = frozen.predict(table)
+        model.partial_fit(table, targets)
+        assert_array_equal(frozen.predict(table), expected)
+        with pytest.raises(RuntimeError, match="frozen"):
+            frozen.booster_.sweep()
 
 
 def test_before_anything_was_learned_there_is_nothing_to_freeze():
