@@ -20,9 +20,9 @@ from typing import IO, Any, Self
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import snapshots
+from streamboost.persistence.durable_files import remove_leftovers
 
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
-LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a process that was killed while saving leaves behind
 
 
 @dataclass
@@ -81,9 +81,7 @@ class CheckpointStore:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.damaged: list[str] = []
         self._lock = _take_lock(self.directory)
-        for entry in self.directory.iterdir():
-            if LEFTOVER.fullmatch(entry.name):
-                entry.unlink(missing_ok=True)
+        remove_leftovers(self.directory)
 
     def paths(self) -> list[Path]:
         """The checkpoints there are, the newest last."""

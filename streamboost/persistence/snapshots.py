@@ -24,8 +24,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 import struct
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,6 +34,7 @@ from safetensors.numpy import save as serialize
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import format_1
+from streamboost.persistence.durable_files import replace_file
 from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
 from streamboost.persistence.registry import PACKAGE
 
@@ -199,27 +198,6 @@ def _checksum(data: bytes, at: int) -> bytes:
     digest.update(BLANK.encode())
     digest.update(view[at + len(BLANK) :])
     return digest.hexdigest().encode()
-
-
-def replace_file(target: Path, data: Any) -> None:
-    """Write bytes to a file that is there whole or not at all, and durable when this returns."""
-    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a directory cannot be opened
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 def unpack(data: bytes) -> Any:
