@@ -332,17 +332,17 @@ def test_a_booster_that_holds_all_rows_is_there_without_them():
     y = np.sin(6 * rows[:, 0]) * rows[:, 1] + rows[:, 3]
     for model, targets in ((SGBRegressor(random_state=0), y), (SGBClassifier(random_state=0), np.digitize(y, [0, 1]))):
         model.fit(table, targets)
-        assert model.booster_.rests
+        assert model.committee_.boosters[0].rests
         frozen = model.freeze()
         assert_same(answers(frozen, table), answers(model, table))
-        assert frozen.booster_.replay.fill == 2500
-        assert len(frozen.booster_.replay.carried) == len(frozen.booster_.replay.X) == 0
-        assert not frozen.booster_.base.opening_weight.size
+        assert frozen.committee_.boosters[0].replay.fill == 2500
+        assert len(frozen.committee_.boosters[0].replay.carried) == len(frozen.committee_.boosters[0].replay.X) == 0
+        assert not frozen.committee_.boosters[0].base.opening_weight.size
         expected = frozen.predict(table)
         model.partial_fit(table, targets)
         assert_array_equal(frozen.predict(table), expected)
         with pytest.raises(RuntimeError, match="frozen"):
-            frozen.booster_.sweep()
+            frozen.committee_.boosters[0].sweep()
 
 
 def test_before_anything_was_learned_there_is_nothing_to_freeze():
