@@ -3,7 +3,8 @@
 ``python kill_driver.py SEED MOST COMMAND...`` prints how often it killed. A child is killed soon after its start, or a
 moment after it has written 1 to MOST checkpoints. It does not finish another one before: where it would, it waits for
 its end, so that there are as many kills when this process is kept from running for a while. It is forked from a process
-that has everything imported and compiled: it dies at work and not while it starts.
+that has everything imported and compiled: it dies at work and not while it starts. With ``SMALL_TILES`` in the
+environment, checkpoints have segments, as those of longer memories do.
 """
 
 import os
@@ -37,7 +38,12 @@ def stay_within(goal: int) -> None:
 
 
 def main(seed: int, most: int, words: list[str]) -> int:
+    from small_tiles import shrink
+
     from streamboost.cli import main as command
+
+    if "SMALL_TILES" in os.environ:
+        shrink()
 
     with tempfile.TemporaryDirectory() as directory:  # compile before forking
         warm = ["run", "synthetic:friedman", "--target", "y", "--max-rows", "600", "-q", "--json"]

@@ -1,6 +1,7 @@
 """Runs killed by ``kill_driver.py`` on their way, beside runs that were not: for files, Redis and Kafka."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,11 +17,11 @@ SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "m
 OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
 
 
-def killed(seed, words, most=2):
+def killed(seed, words, most=2, *, has_small_tiles=False):
     """Run a command to its end, killed on the way; return how often."""
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(seed), str(most), *words], capture_output=True, text=True, timeout=1200
-    )
+    command = [sys.executable, str(DRIVER), str(seed), str(most), *words]
+    environment = os.environ | ({"SMALL_TILES": "1"} if has_small_tiles else {})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return int(re.search(r"kills: (\d+)", done.stdout)[1])
 

@@ -46,9 +46,7 @@ def columns_of(table, target="target"):
 def crash(live, tmp_path):
     """What a process leaves behind that is killed now: a copy of its files."""
     copied = Path(tempfile.mkdtemp(dir=tmp_path))
-    for file in live.directory.iterdir():
-        if file.name != "lock":
-            shutil.copy(file, copied / file.name)
+    shutil.copytree(live.directory, copied, ignore=shutil.ignore_patterns("lock"), dirs_exist_ok=True)
     live._let_go()
     live._is_closed = True
     return copied

@@ -4,14 +4,18 @@
 
     DIR/checkpoint-00000041.safetensors     the one before, in case the newest is damaged
     DIR/checkpoint-00000042.safetensors     the newest
+    DIR/segments/                           their long arrays, if there are any
     DIR/lock                                held by the process that writes here
 
 A checkpoint is a snapshot like any saved model, see :mod:`streamboost.persistence.snapshots`: written beside its place,
 brought to disk, renamed. Only then is an older one deleted, so at every moment at least one whole checkpoint is there.
+Of long arrays, such as the window of a long memory, only what has changed is written, before the checkpoint itself: see
+:mod:`streamboost.persistence.segments`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -20,9 +24,10 @@ from typing import IO, Any, Self
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import snapshots
+from streamboost.persistence.durable_files import remove_leftovers
+from streamboost.persistence.segments import SegmentStore
 
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
-LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a process that was killed while saving leaves behind
 
 
 @dataclass
@@ -81,9 +86,9 @@ class CheckpointStore:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.damaged: list[str] = []
         self._lock = _take_lock(self.directory)
-        for entry in self.directory.iterdir():
-            if LEFTOVER.fullmatch(entry.name):
-                entry.unlink(missing_ok=True)
+        remove_leftovers(self.directory)
+        self._segments = SegmentStore(self.directory)
+        self._segments.remove_leftovers()
 
     def paths(self) -> list[Path]:
         """The checkpoints there are, the newest last."""
@@ -94,9 +99,14 @@ class CheckpointStore:
         paths = self.paths()
         number = 1 + (_number(paths[-1]) if paths else 0)
         path = self.directory / f"checkpoint-{number:08d}.safetensors"
-        snapshots.save(checkpoint, path)
+        try:
+            snapshots.save(checkpoint, path, self._segments)
+        except BaseException:  # such as a full disk, where what was written for nothing is in the way
+            self._remove_segments()
+            raise
         for old in paths[: len(paths) + 1 - self.keep]:
             old.unlink(missing_ok=True)
+        self._remove_segments()
         return path
 
     def latest(self) -> Checkpoint | None:
@@ -109,8 +119,18 @@ class CheckpointStore:
         SnapshotError
             If there are checkpoints, but not one can be loaded.
         """
-        found, self.damaged = _newest(self.directory, put_aside=True)
+        found, self.damaged = _newest(self.directory, self._segments, put_aside=True)
         return found
+
+    def _remove_segments(self) -> None:
+        """Remove the segments that no checkpoint refers to; none, if there is one of which this is not known.
+
+        What could not be removed is tried again after the next checkpoint.
+        """
+        if not self._segments.directory.is_dir():
+            return
+        with contextlib.suppress(OSError, SnapshotError):
+            self._segments.keep_only({name for path in self.paths() for name in snapshots.segments_of(path)})
 
     def close(self) -> None:
         """Let another process write here."""
@@ -128,7 +148,7 @@ def read_latest(directory: str | os.PathLike[str]) -> Checkpoint:
     """The newest whole checkpoint of a directory, which another process may be writing to meanwhile."""
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"{str(directory)!r} is no directory. Name the one a run was given with --model.")
-    found, _ = _newest(Path(directory), put_aside=False)
+    found, _ = _newest(Path(directory), SegmentStore(Path(directory)), put_aside=False)
     if found is None:
         raise FileNotFoundError(f"{str(directory)!r} holds no checkpoint. Is it the directory a run was given?")
     return found
@@ -139,21 +159,23 @@ def checkpoint_paths(directory: Path) -> list[Path]:
     return sorted((entry for entry in directory.iterdir() if NAME.fullmatch(entry.name)), key=_number)
 
 
-def _newest(directory: Path, *, put_aside: bool) -> tuple[Checkpoint | None, list[str]]:
+def _newest(directory: Path, segments: SegmentStore, *, put_aside: bool) -> tuple[Checkpoint | None, list[str]]:
     damaged: dict[Path, str] = {}
     for path in reversed(checkpoint_paths(directory)):
         try:
-            checkpoint = snapshots.load(path)
+            checkpoint = snapshots.load_with(segments, path)
             if not isinstance(checkpoint, Checkpoint):
                 raise SnapshotError(f"{str(path)!r} holds a {type(checkpoint).__name__}, expected a checkpoint.")
             for other in damaged if put_aside else ():
                 other.rename(other.with_suffix(".damaged"))
             return checkpoint, [*damaged.values()]
         except FileNotFoundError:  # its writer has just put a newer one in its place
-            return _newest(directory, put_aside=put_aside)
+            return _newest(directory, segments, put_aside=put_aside)
         except NewerFormat:  # whole, and no reason to go back to an older one
             raise
         except SnapshotError as error:
+            if not path.exists():  # as above, and then removed its segments
+                return _newest(directory, segments, put_aside=put_aside)
             damaged[path] = str(error)
     if damaged:
         raise SnapshotError(

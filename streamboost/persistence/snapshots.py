@@ -9,6 +9,9 @@ The file is plain safetensors. Its metadata entry ``streamboost`` is JSON::
 
     {"version": 2, "sha256": "...", "root": value, "nodes": [node, ...]}
 
+In a directory of checkpoints, long arrays are in segments beside the file, which is of version 3 then: it has a table
+of tiles under the name of each, and in its header ``"segments"``, their names and sizes.
+
 A value is null, a boolean, a number or text as they stand in JSON; ``{"ref": 3}`` for node 3; or ``{"int": hex}``,
 ``{"float": hex}``, ``{"text": hex}``, ``{"bytes": hex}``, ``{"scalar": [dtype, hex]}`` and ``{"numpy": value}`` for
 what JSON cannot say. A node is an array by its name in the file, or a kind (``list``, ``PCG64``, or a class by its
@@ -24,9 +27,8 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,12 +38,16 @@ from safetensors.numpy import save as serialize
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import format_1
+from streamboost.persistence.durable_files import replace_file
 from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
 from streamboost.persistence.registry import PACKAGE
+from streamboost.persistence.segments import TILE, SegmentStore
+from streamboost.persistence.tiles import TileShape, is_long, tile_shape
 
 Json: TypeAlias = Any
 
-VERSION = 2
+VERSION = 2  # of a file by itself, and ...
+VERSION_WITH_SEGMENTS = 3  # ... of one with segments beside it
 HEADER_LIMIT = 100_000_000  # bytes: what safetensors agrees to read
 SEAL = rb"\"sha256\":\""  # what stands before the checksum, as JSON inside JSON
 BLANK = "0" * 64  # what stands for the checksum while it is being computed
@@ -50,10 +56,12 @@ BLANK = "0" * 64  # what stands for the checksum while it is being computed
 NAMED_DTYPES = {"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"}
 
 
-def save(model: object, path: str | os.PathLike[str]) -> None:
+def save(model: object, path: str | os.PathLike[str], segments: SegmentStore | None = None) -> None:
     """Save a model, over the file at ``path`` if there is one.
 
     Written beside its place, brought to disk, renamed: whatever goes wrong, what stood at ``path`` still stands there.
+    With ``segments``, those of the same directory, long arrays go there, as far as they have changed; None by default,
+    and the file has everything.
 
     Raises
     ------
@@ -81,7 +89,7 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(
             f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
         )
-    replace_file(target, pack(model))
+    replace_file(target, pack(model, segments))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -90,22 +98,43 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     SnapshotError
-        If the file is damaged, no snapshot, or of a newer format.
+        If the file is damaged, no snapshot, or of a newer format, or if a segment it needs is missing or damaged.
     """
+    return load_with(SegmentStore(Path(os.path.realpath(path)).parent), path)
+
+
+def load_with(segments: SegmentStore, path: str | os.PathLike[str]) -> Any:
+    """Load a saved model, whose long arrays may be in these segments."""
     try:
-        return unpack(Path(path).read_bytes())
+        return unpack(Path(path).read_bytes(), segments)
     except SnapshotError as error:
         raise type(error)(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
 
 
-def pack(model: object) -> bytes:
-    """The bytes that :func:`save` would write."""
-    writer = _Writer()
+def segments_of(path: Path) -> set[str]:
+    """Return the names of the segments that a file refers to, which is not checked for damage."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(min(size, HEADER_LIMIT))
+    try:
+        return {name for name, _ in json.loads(json.loads(header)["__metadata__"][PACKAGE]).get("segments", ())}
+    except Exception as error:  # whatever the bytes of a file lead to is the file's fault
+        raise SnapshotError(f"{str(path)!r} has a malformed header. Take an earlier copy.") from error
+
+
+def pack(model: object, segments: SegmentStore | None = None) -> bytes:
+    """The bytes that :func:`save` would write; long arrays are written to ``segments``, if there are any."""
+    writer = _Writer(cuts_long=segments is not None)
     try:
         root = writer.value(model, "")
     except RecursionError as error:
         raise SnapshotError("the model is nested too deeply to be saved. Use flatter containers.") from error
-    header = {"version": VERSION, "sha256": BLANK, "root": root, "nodes": writer.nodes}
+    header: Json = {"version": VERSION, "sha256": BLANK, "root": root, "nodes": writer.nodes}
+    if segments is not None and writer.long:  # only now, as all of the model can be saved
+        tables, header["segments"] = segments.write([*writer.long.values()])
+        header["version"] = VERSION_WITH_SEGMENTS
+        for name, table in zip(writer.long, tables, strict=True):
+            writer.arrays[name] = table.view(np.uint8).reshape(-1, TILE.itemsize)
     data = serialize(writer.arrays, metadata={PACKAGE: json.dumps(header, separators=(",", ":"))})
     if int.from_bytes(data[:8], "little") > HEADER_LIMIT:
         raise SnapshotError(
@@ -119,9 +148,11 @@ def pack(model: object) -> bytes:
 class _Writer:
     """Collects the nodes and arrays of a model, children before parents."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cuts_long: bool) -> None:
+        self.cuts_long = cuts_long
         self.nodes: list[Json] = []
         self.arrays: dict[str, NDArray[Any]] = {}
+        self.long: dict[str, tuple[NDArray[Any], TileShape]] = {}  # those that go to segments
         # The node of each thing, by id; the thing is kept, so that its id stays its own. No node yet: not finished.
         self.seen: dict[int, tuple[object, int | None]] = {}
 
@@ -151,10 +182,13 @@ class _Writer:
         }
 
     def _array(self, value: NDArray[Any], name: str) -> Json:
-        while name in self.arrays:
+        while name in self.arrays or name in self.long:
             name += "'"
-        array = np.array(value, order="C")  # safetensors writes what lies in memory, whatever the strides say
+        array = np.asarray(value, order="C")  # safetensors writes what lies in memory, whatever the strides say
         dtype = array.dtype.str
+        if self.cuts_long and is_long(array):
+            self.long[name] = array, (cut := tile_shape(array))
+            return {"kind": "tiles", "name": name, "dtype": dtype, "shape": array.shape, "cut": cut}
         self.arrays[name] = array if dtype in NAMED_DTYPES else np.frombuffer(array.tobytes(), np.uint8)
         return {"kind": "array", "name": name, "dtype": dtype, "shape": array.shape}
 
@@ -201,31 +235,10 @@ def _checksum(data: bytes, at: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def replace_file(target: Path, data: Any) -> None:
-    """Write bytes to a file that is there whole or not at all, and durable when this returns."""
-    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a directory cannot be opened
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes, segments: SegmentStore | None = None) -> Any:
     """The model that :func:`pack` was given; raises as :func:`load` does."""
     try:
-        return _unpack(data)
+        return _unpack(data, segments)
     except SnapshotError:
         raise
     except Exception as error:  # whatever the bytes of a file lead to is the file's fault
@@ -234,7 +247,7 @@ def unpack(data: bytes) -> Any:
         ) from error
 
 
-def _unpack(data: bytes) -> Any:
+def _unpack(data: bytes, segments: SegmentStore | None) -> Any:
     start = 8 + int.from_bytes(data[:8], "little")  # of the arrays
     at = data.find(SEAL, 8, start) + len(SEAL)
     if at < len(SEAL):
@@ -242,23 +255,40 @@ def _unpack(data: bytes) -> Any:
     tensors = json.loads(data[8:start])
     header = json.loads(tensors.pop("__metadata__")[PACKAGE])
     version = header["version"]
-    if type(version) is int and version > VERSION:
+    if type(version) is int and version > VERSION_WITH_SEGMENTS:
         raise NewerFormat(
-            f"its format version is {version}, and this {PACKAGE} reads versions up to {VERSION}. "
+            f"its format version is {version}, and this {PACKAGE} reads versions up to {VERSION_WITH_SEGMENTS}. "
             f"Upgrade: pip install --upgrade {PACKAGE}"
         )
-    if version not in (1, VERSION) or data[at : at + len(BLANK)] != _checksum(data, at):
+    if version not in (1, VERSION, VERSION_WITH_SEGMENTS) or data[at : at + len(BLANK)] != _checksum(data, at):
         raise SnapshotError("its checksum does not match, so it is damaged. Take an earlier copy.")
+    spans = {name: tensor["data_offsets"] for name, tensor in tensors.items()}
+    stored = {name: memoryview(data)[start + first : start + last] for name, (first, last) in spans.items()}
+    long = _read_long(header, stored, segments)
     built: list[Any] = []
     for node in header["nodes"]:  # each out of earlier ones
         if node["kind"] == "array":
-            first, last = tensors[node["name"]]["data_offsets"]
-            built.append(_array(data[start + first : start + last], node["dtype"], node["shape"]))
+            built.append(_array(stored[node["name"]], node["dtype"], node["shape"]))
+        elif node["kind"] == "tiles":
+            built.append(long[node["name"]])
         else:
             keys, items = ([_read_value(part, built) for part in node[name]] for name in ("keys", "items"))
             kind, keys = format_1.modernize(node["kind"], keys) if version == 1 else (node["kind"], keys)
             built.append(put_together(kind, keys, items))
     return _read_value(header["root"], built)
+
+
+def _read_long(header: Json, stored: dict[str, memoryview], segments: SegmentStore | None) -> dict[str, NDArray[Any]]:
+    """Return the arrays that are in segments, by their names."""
+    nodes = [node for node in header["nodes"] if node["kind"] == "tiles"]
+    if nodes and segments is None:
+        raise SnapshotError("its long arrays are in segments beside it. Load it from its directory.")
+    long = {node["name"]: np.empty(node["shape"], _plain_dtype(node["dtype"])) for node in nodes}
+    if segments is not None:
+        tables = [np.frombuffer(stored[node["name"]], TILE) for node in nodes]
+        cuts = [TileShape(*node["cut"]) for node in nodes]
+        segments.read([*zip(long.values(), cuts, tables, strict=True)], header.get("segments", ()))
+    return long
 
 
 def _read_value(value: Json, built: list[Any]) -> Any:
@@ -288,9 +318,16 @@ def _read_value(value: Json, built: list[Any]) -> Any:
     raise SnapshotError(f"its header has a value of kind {tag!r}. Take an earlier copy.")
 
 
-def _array(data: bytes, dtype_name: str, shape: list[int]) -> NDArray[Any]:
+def _array(data: bytes | memoryview, dtype_name: str, shape: Sequence[int]) -> NDArray[Any]:
     """An array of its own: contiguous, aligned, writable."""
-    dtype = np.dtype(dtype_name)
-    if dtype.kind not in ARRAY_KINDS or dtype.itemsize * math.prod(shape) != len(data):
+    dtype = _plain_dtype(dtype_name)
+    if dtype.itemsize * math.prod(shape) != len(data):
         raise SnapshotError(f"{len(data)} bytes are no array of {dtype_name} and shape {shape}. Take an earlier copy.")
     return np.ndarray(tuple(shape), dtype, buffer=data).copy()
+
+
+def _plain_dtype(name: str) -> np.dtype[Any]:
+    dtype = np.dtype(name)
+    if dtype.kind not in ARRAY_KINDS:
+        raise SnapshotError(f"it holds an array of {name}, which is none that is saved. Take an earlier copy.")
+    return dtype

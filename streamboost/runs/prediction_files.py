@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from streamboost._types import Task
 from streamboost.evaluation.predictions import Predictions
-from streamboost.persistence.checkpoints import LEFTOVER
-from streamboost.persistence.snapshots import replace_file
+from streamboost.persistence.durable_files import LEFTOVER, replace_file
 
 PART = re.compile(r"part-(\d{12,})\.(?:parquet|csv)")
 PART_BYTES = 32_000_000  # of Arrow columns held in memory: a million rows of numbers

@@ -1,6 +1,7 @@
 """Write the golden files of the present format version; those of earlier versions are never written again.
 
-``python tests/golden/make.py`` refuses to overwrite: a file here must load for ever, and say what it said.
+``PYTHONPATH=tests python tests/golden/make.py`` refuses to overwrite: a file here must load for ever, and say what it
+said.
 """
 
 from pathlib import Path
@@ -8,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from small_tiles import shrink
 
 from streamboost import SGBClassifier, SGBRegressor
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.metrics import BY_NAME
-from streamboost.persistence.checkpoints import Checkpoint
-from streamboost.persistence.snapshots import VERSION, save
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.persistence.snapshots import VERSION, VERSION_WITH_SEGMENTS, load, save
 from streamboost.runs.guard import Guard
 
 FOLDER = Path(__file__).parent
@@ -45,18 +48,43 @@ def models(table: pa.Table) -> dict[str, object]:
     return found
 
 
-def main(folder: Path = FOLDER) -> None:
+def checkpoint(model: object) -> Checkpoint:
+    """A model that has learned the table, as a run keeps it."""
+    state = {"guard": Guard(), "book": ScoreBook([BY_NAME["mae"]], every=10, window=5), "target": "y"}
+    return Checkpoint(model, {"file": "rows.csv", "row": 400}, 400, state)
+
+
+def check_free(path: Path) -> Path:
+    """Refuse to write over a file or directory."""
+    if path.exists():
+        raise SystemExit(f"{path} is there already, and stays as it is.")
+    return path
+
+
+def write_files(folder: Path) -> None:
     """Write the files, and what the models say of the first rows."""
     table = rows()
     answers = {"x": table["x"], "gaps": table["gaps"], "place": table["place"]}
     for name, model in models(table).items():
-        path = folder / f"{name}-v{VERSION}.safetensors"
-        if path.exists():
-            raise SystemExit(f"{path} is there already, and stays as it is.")
-        state = {"guard": Guard(), "book": ScoreBook([BY_NAME["mae"]], every=10, window=5), "target": "y"}
-        save(Checkpoint(model, {"file": "rows.csv", "row": 400}, 400, state), path)
+        save(checkpoint(model), check_free(folder / f"{name}-v{VERSION}.safetensors"))
         answers[name] = pa.array(model.predict(table.drop_columns(["y"])).tolist())
     pq.write_table(pa.table(answers).slice(0, 40), folder / f"answers-v{VERSION}.parquet")
+
+
+def write_directory(folder: Path) -> None:
+    """Write a directory whose checkpoint has segments: what the file of the regressor holds."""
+    directory = check_free(folder / f"regressor-v{VERSION_WITH_SEGMENTS}")
+    with pytest.MonkeyPatch.context() as patched:
+        shrink(patched.setattr)
+        with CheckpointStore(directory) as store:
+            store.save(load(folder / f"regressor-v{VERSION}.safetensors"))
+    (directory / "lock").unlink()
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Write all of it; two versions, as files without segments are of the older one."""
+    write_files(folder)
+    write_directory(folder)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ _ENCODER = "streamboost/features/encoder.py"
 _LABELS = "streamboost/features/labels.py"
 _SNAPSHOTS = "streamboost/persistence/snapshots.py"
 _CHECKPOINTS = "streamboost/persistence/checkpoints.py"
+_SEGMENTS = "streamboost/persistence/segments.py"
 _GRAPH = "streamboost/persistence/object_graph.py"
 _GUARD = "streamboost/runs/guard.py"
 
@@ -222,8 +223,18 @@ MUTANTS = [
            PERSISTENCE, "the checksum is compared"),
     Mutant("snapshot-checksum-part", _SNAPSHOTS, "digest.update(view[at + len(BLANK) :])",
            "digest.update(view[at + len(BLANK) : -1])", PERSISTENCE, "the checksum covers every byte"),
-    Mutant("snapshot-newer", _SNAPSHOTS, "version > VERSION:", "version > VERSION + 1:", PERSISTENCE,
-           "newer formats are told apart from damage"),
+    Mutant("snapshot-newer", _SNAPSHOTS, "version > VERSION_WITH_SEGMENTS:", "version > VERSION_WITH_SEGMENTS + 1:",
+           PERSISTENCE, "newer formats are told apart from damage"),
+    Mutant("segments-checksum", _SEGMENTS, "if digest != found:", "if False:", PERSISTENCE, "every tile is checked"),
+    Mutant("segments-kept", _CHECKPOINTS, "{name for path in self.paths() for",
+           "{name for path in self.paths()[-1:] for", PERSISTENCE, "segments that the older checkpoint needs stay"),
+    Mutant("segments-order", _CHECKPOINTS, "            snapshots.save(checkpoint, path, self._segments)",
+           "            self._segments.keep_only(set())\n            snapshots.save(checkpoint, path, self._segments)",
+           PERSISTENCE, "segments are removed after the new checkpoint is there"),
+    Mutant("segments-again", _SEGMENTS, "needed.items() if digest not in self._places}", "needed.items()}", PERSISTENCE,
+           "what is there is not written again"),
+    Mutant("segments-lost", _SEGMENTS, "        self._forget_lost()", "        pass", PERSISTENCE,
+           "segments that are gone are written again"),
     Mutant("snapshot-zero", _GRAPH, 'return struct.pack(">d", a) == struct.pack(">d", b)', "return a == b", PERSISTENCE,
            "states are compared bit for bit"),
     Mutant("checkpoint-kept", _CHECKPOINTS, "paths[: len(paths) + 1 - self.keep]", "paths[: len(paths) - self.keep]",

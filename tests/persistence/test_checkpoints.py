@@ -88,7 +88,7 @@ def test_where_not_one_is_whole_nothing_is_begun_anew(tmp_path):
 
 def test_a_newer_format_is_no_damage(tmp_path):
     newest = saved(tmp_path)[-1]
-    newest.write_bytes(newest.read_bytes().replace(rb"\"version\":2,", rb"\"version\":3,"))
+    newest.write_bytes(newest.read_bytes().replace(rb"\"version\":2,", rb"\"version\":4,"))
     with CheckpointStore(tmp_path) as store, pytest.raises(NewerFormat, match="Upgrade"):
         store.latest()
     assert newest.exists()

@@ -437,8 +437,8 @@ def test_damage_and_strangers_are_told_apart(path):
 
 
 def test_a_newer_format_asks_for_an_upgrade(path):
-    write_file(path, {"version": 3, "root": None, "nodes": []}, {})
-    with pytest.raises(SnapshotError, match=r"its format version is 3, .* up to 2\. Upgrade: pip install"):
+    write_file(path, {"version": 4, "root": None, "nodes": []}, {})
+    with pytest.raises(SnapshotError, match=r"its format version is 4, .* up to 3\. Upgrade: pip install"):
         load(path)
 
 
@@ -447,6 +447,7 @@ def node(kind, items=(), keys=()):
 
 
 ARRAY = {"kind": "array", "name": "a", "dtype": "<f8", "shape": [2]}
+TILES = ARRAY | {"kind": "tiles", "cut": [2, 1]}
 MALFORMED = {
     "a class of others": node("os:system"),
     "a built-in": node("builtins:eval"),
@@ -478,6 +479,14 @@ MALFORMED = {
     "an array of objects": ARRAY | {"dtype": "|O"},
     "an array of records": ARRAY | {"dtype": "f4,f4"},
     "an array of nothing known": ARRAY | {"dtype": "quux"},
+    "tiles without a table": TILES | {"name": "b"},
+    "tiles with a table of another kind": TILES,
+    "tiles in no segment": TILES | {"name": "table"},
+    "too many tiles": TILES | {"name": "table", "shape": [1]},
+    "tiles of no rows": TILES | {"name": "table", "cut": [0, 1]},
+    "tiles of fewer rows than none": TILES | {"name": "nothing", "cut": [-1, 1]},
+    "tiles of one number": TILES | {"name": "table", "cut": [2]},
+    "tiles of objects": TILES | {"name": "table", "dtype": "|O"},
     "a part to come": node("list", [{"ref": 1}]),
     "a part counted from the end": node("list", [{"ref": -1}]),
     "a part by truth": node("list", [{"ref": False}]),
@@ -500,7 +509,16 @@ MALFORMED = {
 
 @pytest.mark.parametrize("bad", MALFORMED.values(), ids=MALFORMED)
 def test_malformed_headers_are_refused_though_the_checksum_is_right(bad, path):
-    write_file(path, {"root": {"ref": 1}, "nodes": [node("list"), bad]}, {"a": np.ones(2)})
+    arrays = {"a": np.ones(2), "table": np.zeros(48, np.uint8), "nothing": np.zeros(0, np.uint8)}
+    write_file(path, {"root": {"ref": 1}, "nodes": [node("list"), bad]}, arrays)
+    with pytest.raises(SnapshotError, match="cannot be loaded: "):
+        load(path)
+
+
+@pytest.mark.parametrize("segments", [[], [["../a.tiles", 3]], [["a" * 32 + ".tiles", 3]], [7], {}, None])
+def test_segments_that_are_not_there_are_refused(segments, path):
+    header = {"root": {"ref": 0}, "nodes": [TILES | {"name": "table"}], "segments": segments, "version": 3}
+    write_file(path, header, {"table": np.zeros(48, np.uint8)})
     with pytest.raises(SnapshotError, match="cannot be loaded: "):
         load(path)
 

@@ -8,9 +8,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from killed_runs import OFTEN, SMALL, check_same, killed
+from small_tiles import shrink
 
 from streamboost.cli import main
-from streamboost.persistence.checkpoints import read_latest
+from streamboost.persistence.checkpoints import checkpoint_paths, read_latest
+from streamboost.persistence.snapshots import segments_of
 
 
 def rows(n):
@@ -49,3 +51,23 @@ def test_a_run_over_files_killed_many_times_is_the_same_as_one_never_killed(
     check_same(tmp_path / "straight", tmp_path / "killed", predictions)
     n_bad = len(range(0, len(table), 997)) + (ending == "csv")
     assert read_latest(tmp_path / "killed" / "m").rows == len(table) - n_bad
+
+
+@pytest.mark.slow
+def test_a_run_whose_checkpoints_have_segments_killed_many_times_is_the_same(kills, tmp_path, capsys, monkeypatch):
+    shrink(monkeypatch.setattr)
+    file = tmp_path / "rows.parquet"
+    pq.write_table(rows(2000 * kills), file)
+
+    def words(where):
+        (tmp_path / where).mkdir()
+        return ["run", str(file), "--target", "y", "--model", str(tmp_path / where / "m"), "--predictions",
+                str(tmp_path / where / "said.parquet"), "--json", "-q", *OFTEN, *SMALL]  # fmt: skip
+
+    assert main(words("straight")) == 0
+    assert killed(7, [*words("killed"), "--resume"], most=3, has_small_tiles=True) >= kills
+    check_same(tmp_path / "straight", tmp_path / "killed", "parquet")
+    for where in ("straight", "killed"):
+        directory = tmp_path / where / "m"
+        needed = {name for path in checkpoint_paths(directory) for name in segments_of(path)}
+        assert needed == {path.name for path in (directory / "segments").iterdir()}
