@@ -20,7 +20,9 @@ from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
 from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
-SOONEST_TURN = 32  # rows between two refits where sums are carried, at least
+SOONEST_TURN = 4  # rows between two refits where sums are carried, at least
+SWEEP_SHARE = 0.7  # of the rows held come in while all learners have their turn: from sweep to sweep rows double
+FIRST_SWEEP = 8  # times as fast, as learners have nothing to say before
 HELD = ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried")  # what there is row after row, beside the codes
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
 
@@ -39,8 +41,9 @@ class Replay:
         What a refitted learner is fitted to: the targets recomputed at the present partial sums, or those
         each row gave when it arrived (the letter of FTRL). ``"carried"`` is for learners that rest between refits: the
         partial sums of every row are then carried from one turn to the next, so that a refit costs O(rows), whatever
-        the number of learners. Room is made as rows come, the first refit is that of one learner, and
-        all learners have had their turn when the rows held have grown by half; ``refit_every`` is not looked at.
+        the number of learners, and takes effect at the next turn (:mod:`streamboost.boosting.sliced_refit`). Room is
+        made as rows come, the first refit is that of one learner, and all learners have had their turn when the rows
+        held have doubled; ``refit_every`` is not looked at.
     learners : {"next", "all"}
         Which learners a refit takes: the next in turn, or all of them in order.
     warmup : int
@@ -105,8 +108,10 @@ class Replay:
         self.binned = 0  # rows taken in when the cut points were placed
         self.turn = 0  # position, among the refittable learners, of the next one
         self.sweeps = 0  # how often all of them have had their turn, where sums are carried
+        self.n_turns = 0  # how many turns there were in all
 
     _carried: FloatArray | None = None  # of those of older files, none
+    n_turns = 0
 
     @property
     def is_carried(self) -> bool:
@@ -169,6 +174,12 @@ class Replay:
         return self._codes[:, : self.fill]
 
     @property
+    def code_ring(self) -> NDArray[np.uint8]:
+        """The codes with the room for rows to come, (d, room)."""
+        assert self._codes is not None
+        return self._codes
+
+    @property
     def bins(self) -> Bins:
         """The cut points, which follow the window."""
         assert self._bins is not None
@@ -206,11 +217,6 @@ class Replay:
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""
         learners = stack.refittable
-        if self.is_carried:
-            while self.counts[WAITED] >= self.rows_a_turn(stack) and self.fill:
-                self.counts[WAITED] -= self.rows_a_turn(stack)
-                yield self.next_turn(stack)
-            return
         if not self.warm:
             if self.fill < self.warmup:
                 return
@@ -227,17 +233,22 @@ class Replay:
                 yield self._prepared(learner)
 
     def rows_a_turn(self, stack: Stack) -> int:
-        """Rows between two refits where sums are carried: all learners have their turn while rows grow by half."""
-        return max(SOONEST_TURN, self.fill // (2 * len(stack.refittable)))
+        """Rows between two refits where sums are carried."""
+        share = SWEEP_SHARE / (1 if self.sweeps else FIRST_SWEEP)
+        return max(SOONEST_TURN, int(self.fill * share / len(stack.refittable)))
 
-    def next_turn(self, stack: Stack) -> int:
+    def begin_turn(self) -> int:
         """The learner whose turn is next, where sums are carried; before the first of them the cut points follow."""
-        learner = self.turn
-        if learner == 0:
+        self.n_turns += 1
+        if self.turn == 0:
             self.counts[WARM], self.binned = True, 0
-        self.turn = (learner + 1) % len(stack.refittable)
+            self._prepared(0)
+        return self.turn
+
+    def end_turn(self, stack: Stack) -> None:
+        """Hand over to the next learner."""
+        self.turn = (self.turn + 1) % len(stack.refittable)
         self.sweeps += self.turn == 0
-        return self._prepared(learner) if learner == 0 else learner
 
     def remember(self, i: int, leaf_ids: LeafIds | None) -> None:
         """Keep the leaf of each row in a refitted learner."""

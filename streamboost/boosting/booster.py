@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -29,6 +30,7 @@ from streamboost.boosting.hedge import NO_HEDGE
 from streamboost.boosting.loops import choose
 from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
+from streamboost.boosting.sliced_refit import SlicedRefit
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
@@ -168,6 +170,8 @@ class Booster(BoostedModel):
         self.past: Reservoir[Hypothesis] | None = Reservoir(snapshots, seed) if iterate == "average" else None
         self.edges, self.cost = EdgeMeter(self.stack.n_learners), CostMeter()
         self.n_rows, self.is_open = 0, False
+
+    refit: SlicedRefit | None = None  # of a learner that rests, begun and not yet in effect
 
     @property
     def rests(self) -> bool:
@@ -332,8 +336,7 @@ class Booster(BoostedModel):
         replay = self.replay
         assert replay is not None
         if replay.is_carried:
-            for i in replay.turns(self.stack):
-                self.refit_carried(i)
+            self._refit_in_slices(replay)
             return
         binned = replay.binned
         for i in replay.turns(self.stack):
@@ -347,25 +350,48 @@ class Booster(BoostedModel):
             self.cost.add(replay.fill, asked, 1)
             replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
 
-    def refit_carried(self, i: int) -> None:
-        """Refit learner i to the targets at the partial sums carried, and carry them on past it."""
-        replay, stack = self.replay, self.stack
-        assert replay is not None
-        assert isinstance(stack, TreeStack)
-        if i == 0:
-            replay.carried[:] = self.base.predict(replay.X)
-        self.cost.add(replay.fill, 0, 1)
-        leaf_ids = stack.refit(i, replay, self.loss.gradient(replay.carried, replay.y), replay.weight)
-        replay.carried[:] -= self.eta[i] * stack.leaf_values(i)[leaf_ids]
+    def _refit_in_slices(self, replay: Replay) -> None:
+        """Go on with the refit at hand as far as is due, and begin the next one when it takes effect."""
+        if self.refit is None:
+            replay.counts[WAITED] = 0
+            self.refit = self._begin_refit(replay)
+        waited = int(replay.counts[WAITED])
+        if waited >= self.refit.interval:
+            self.refit.finish(self, self.next_step)
+            replay.counts[WAITED] = waited = waited - self.refit.interval
+            replay.end_turn(self.stack)
+            self.refit = self._begin_refit(replay)
+        self.refit.work(self, waited)
 
-    def sweep(self) -> None:
-        """Refit all learners in turn, from the first on."""
+    def _begin_refit(self, replay: Replay) -> SlicedRefit:
+        learner = replay.begin_turn()
+        if learner == 0:
+            replay.carried[:] = self.base.predict(replay.X)
+        return SlicedRefit(self, learner, replay.rows_a_turn(self.stack))
+
+    @property
+    def rows_to_next_turn(self) -> int:
+        """Rows that come before the refit at hand takes effect, where learners rest."""
         assert self.replay is not None
+        return 1 if self.refit is None else self.refit.interval - int(self.replay.counts[WAITED])
+
+    @property
+    def next_step(self) -> float:
+        """The step of a learner that takes its place now, where learners rest."""
+        return float(self._schedule()[0])
+
+    def sweep(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Refit all learners in turn, from the first on; ``progress`` is told how many of how many are done."""
+        replay, N = self.replay, self.stack.n_learners
+        assert replay is not None
         self.detach()
-        self.replay.turn = 0
-        for _ in range(self.stack.n_learners):
-            self.refit_carried(self.replay.next_turn(self.stack))
-        self.replay.counts[WAITED] = 0
+        self.refit, replay.turn = None, 0
+        for i in range(N):
+            self._begin_refit(replay).finish(self, self.next_step)
+            replay.end_turn(self.stack)
+            if progress is not None:
+                progress(i + 1, N)
+        replay.counts[WAITED] = 0
 
     # Growing.
 
@@ -382,12 +408,26 @@ class Booster(BoostedModel):
         for hypothesis in self._to_change():
             hypothesis.stack.grow(k)
         self.edges.grow(k)
+        if self.rests:
+            self.eta = np.append(self.eta, np.full(k, self.next_step))
+            return  # they are fitted when it is their turn
         if self.replay is not None:
             self.replay.grow(k)
             self.replay.turn = turn
         self.eta = self._schedule()
         if self.past is not None:
             self.past.kept = [past._replace(eta=np.pad(past.eta, (0, k))) for past in self.past.kept]
+
+    def drop_last(self, k: int) -> None:
+        """Let the last k trees go, which rest."""
+        assert isinstance(self.stack, TreeStack)
+        assert self.replay is not None
+        self.detach()
+        self.stack.drop_last(k)
+        self.edges.drop_last(k)
+        self.eta = self.eta[:-k].copy()
+        if self.replay.turn >= self.stack.n_learners:
+            self.replay.turn, self.refit = 0, None
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
@@ -403,12 +443,13 @@ class Booster(BoostedModel):
             hypothesis.stack.set_categorical(columns, n_levels)
             known = hypothesis.stack.categorical  # in the order they became known
             hypothesis.base.set_categorical(known if len(known) else columns, n_levels)
+        self.refit = None
         if self.replay is not None:
             self.replay.set_categorical(self.stack.categorical, n_levels)
 
     def add_outputs(self, loss: Loss, score: float) -> None:
         """Go on with a loss of more outputs, whose y⁰ starts at ``score``: what a new class needs."""
-        k = loss.n_outputs - self.loss.n_outputs
+        k, self.refit = loss.n_outputs - self.loss.n_outputs, None
         for hypothesis in self._to_change():
             hypothesis.stack.add_outputs(k)
             hypothesis.base.add_outputs(k, score)
@@ -417,7 +458,8 @@ class Booster(BoostedModel):
             if self.replay.is_carried:
                 self.replay.carried[:, -k:] = score
         self.loss = loss
-        self.eta = self._schedule()
+        if not self.rests:
+            self.eta = self._schedule()
 
     def split_output(self, loss: Loss) -> None:
         """Go on with a score a class (``loss``) instead of one score for two: predictions stay what they were.
@@ -431,7 +473,11 @@ class Booster(BoostedModel):
         if self.replay is not None:
             self.replay.recode(lambda y: (y + 1.0) / 2.0)
         self.opening[:, 0] = (self.opening[:, 0] + 1.0) / 2.0
-        self.loss = loss
+        self.loss, self.refit = loss, None
+        if self.rests:  # whose steps are Newton's: what leaves say is halved instead
+            assert isinstance(self.stack, TreeStack)
+            self.stack.stats[..., :-1] /= 2.0
+            return
         if self.descent.step_size is not None and self.descent.step_size != "theory":
             self.descent = replace(self.descent, step_size=self.descent.step_size / 2.0)
         self.scale = self.scale._replace(step=self.scale.step / 2.0)

@@ -46,6 +46,11 @@ class EdgeMeter:
         self.residual_ss, self.target_ss = np.pad(self.residual_ss, (0, k)), np.pad(self.target_ss, (0, k))
         self.recent_sums = np.pad(self.recent_sums, ((0, k), (0, 0)))
 
+    def drop_last(self, k: int) -> None:
+        """Forget the last k learners."""
+        for name in ("residual_ss", "target_ss", "recent_sums"):
+            setattr(self, name, getattr(self, name)[:-k].copy())
+
 
 def _edge(residual_ss: FloatArray, target_ss: FloatArray) -> FloatArray:
     return 1.0 - np.divide(residual_ss, target_ss, out=np.full_like(target_ss, np.nan), where=target_ss > 0)

@@ -1,9 +1,10 @@
-"""Growth: where the longest memory is full and believed, a booster that holds all rows joins, swept over them in turn.
+"""Growth: a booster that holds all rows joins where the longest memory is believed, and becomes larger with the rows.
 
-Its trees rest between refits, which come one at a time while rows come, so that nothing stalls: all of them have had
-their turn when the rows held have grown by half. Their number follows the rows. It has a vote from the end of its first
-sweep on. If it has not earned one by the end of a trial it leaves, and the next one waits until there are twice as many
-rows; if it loses it later, as after a drift, it leaves, too.
+Its trees rest between refits, which come one at a time and in slices while rows come, so that nothing stalls: all of
+them have had their turn when the rows held have doubled. With the rows its steps become smaller and its trees more,
+twice as many again where the latest doubling shows that it pays, and half where fewer do. It has a vote from the end of
+its first sweep on. If it has not earned one by the end of a trial it leaves, and the next one waits until there are
+twice as many rows; if it loses it later, as after a drift, it leaves, too.
 
 After a table (:meth:`Growth.study`) the same booster is swept over its rows at once, as batch boosting would be. How
 far to believe it is told by rows held back: a smaller one, fitted to the rows before them, is compared there with what
@@ -12,7 +13,6 @@ the vote had said before it learned them.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.hedge import Expert, expert_losses
 from streamboost.descents import GradientDescent
 from streamboost.features.chunk import Chunk
+from streamboost.losses import Loss
 from streamboost.replay import Replay
 from streamboost.stacks.tree import TreeStack
 
@@ -33,11 +34,15 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 1000  # of a table: with fewer, what is learned in one pass is as good
 HELD_BACK, MOST_HELD_BACK = 8, 4096  # one in so many rows, and no more than so many, tell how far to believe
-TREES, MOST_TREES = 8.0, 1000  # times the square root of the rows
+BEGIN = 2048  # rows that the longest memory holds where growth begins
+STEP, STEP_ROWS, LEAST_STEP, MOST_STEP = 0.1, 30_000, 0.03, 0.2  # the step at so many rows; it falls as rows ** -1/4
+LENGTH = 50.0  # of all steps together: what trees are worth, unless more or fewer pay
+FEWEST_TREES, MOST_TREES = 32, 2000
+PAYS, MOST_TIMES = 0.02, 2.0  # of the loss, that twice as many must be expected to take off; as many at most
+TRIAL_TREES = 4  # one in so many of them, with twice the steps, before it has earned a vote
 PART = 3  # one in so many of the trees, with steps as much larger, are fitted to the rows before those held back
-SHARE, LOG_SHARE = 0.06, 0.1  # of the natural step: for real targets, and for log losses
 STEPS = (4, 2, 1)  # a vote for the first quarter of the trees, for the first half, and for all
-DEPTH, MIN_SAMPLES_LEAF, BINS = 8, 10, 254
+DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 9, 10, 254  # deeper where one tree speaks for many classes
 MOST_ROWS = 1 << 20  # that are held
 BELIEVED = 0.5  # of the vote: what the longest memory has where growth begins
 TRIAL_ROWS = 4096  # with a vote, until it must have earned EARNED of it
@@ -52,6 +57,8 @@ class Growth:
         self.rest_until = 0  # nobody comes before that row
         self.joined_at = -1  # the row from which on it has a vote; -1: none yet
         self.is_proven = False  # whether it has earned its vote
+        self.factor = 1.0  # times as many trees as rows are worth by themselves
+        self.sweeps = 0  # of the booster, when its size was looked at last
 
     def review(self, committee: Committee) -> None:
         """Let a booster come, have a vote, or leave; to be called between rows."""
@@ -60,10 +67,13 @@ class Growth:
             return
         if first.rests:
             self._judge(committee)
+            if self.is_proven and first.rests and first.replay is not None and first.replay.sweeps > self.sweeps:
+                self.sweeps = first.replay.sweeps
+                self._resize(committee)
         elif committee.n_rows >= self.rest_until and self._is_wanted(committee):
             assert first.replay is not None
             rows = Chunk(*first.replay.newest(first.replay.fill))
-            booster = make_booster(committee, rows, n_trees(len(rows.X)))
+            booster = make_booster(committee, rows, n_trees(len(rows.X)) // TRIAL_TREES, times=2.0)
             if booster is None:
                 self.rest_until = 2 * committee.n_rows
             else:
@@ -79,7 +89,7 @@ class Growth:
             return
         n_back = min(n // HELD_BACK, MOST_HELD_BACK)
         before, back = (Chunk(*(each[part] for each in rows)) for part in (slice(None, -n_back), slice(-n_back, None)))
-        trial = make_booster(committee, before, n_trees(n) // PART, steps=PART)
+        trial = make_booster(committee, before, n_trees(n) // PART, times=PART)
         booster = make_booster(committee, rows, n_trees(n))
         if trial is None or booster is None:
             return
@@ -93,6 +103,7 @@ class Growth:
             self.leave(committee)
             return
         booster.sweep()
+        self.sweeps = 1
         detail = f"{n:,} rows, {booster.stack.n_learners} trees"
         committee.events.append(Event(committee.n_rows, "history studied", detail))
 
@@ -105,11 +116,12 @@ class Growth:
             committee.boosters.pop(0)
             committee.hedge.experts[:, 0] -= 1
             self.joined_at, self.is_proven, self.rest_until = -1, False, 2 * committee.n_rows
+            self.factor, self.sweeps = 1.0, 0
 
     def _is_wanted(self, committee: Committee) -> bool:
         """Whether the longest memory is full and believed."""
         held = committee.boosters[0].replay
-        is_full = held is not None and held.window is not None and held.fill >= held.window
+        is_full = held is not None and held.window is not None and held.fill >= min(held.window, BEGIN)
         return is_full and _trust(committee, 0) >= BELIEVED and can_grow(committee)
 
     def _insert(self, committee: Committee, booster: Booster) -> None:
@@ -134,6 +146,33 @@ class Growth:
             committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
         else:
             self.is_proven = True
+
+    def _resize(self, committee: Committee) -> None:
+        """Let steps and trees follow the rows, and what the latest rows tell of more or fewer trees."""
+        booster, hedge = committee.boosters[0], committee.hedge
+        assert booster.replay is not None
+        mine = np.flatnonzero(hedge.experts[:, 0] == 0)
+        quarter, half, whole = hedge.losses[len(hedge.decays) - 2, mine]  # of the voter that forgets last
+        gain, gain_before = half - whole, quarter - half
+        if gain <= 0.0:
+            self.factor /= 2.0
+        elif gain * min(gain / gain_before if gain_before > 0.0 else 1.0, 1.0) > PAYS * whole:
+            self.factor *= 2.0
+        n, before = booster.replay.fill, booster.stack.n_learners
+        booster.descent = step_of(booster.loss, n)
+        wanted = int(min(max(n_trees(n) * min(self.factor, MOST_TIMES), FEWEST_TREES), MOST_TREES))
+        self.factor = wanted / n_trees(n)
+        if wanted > before:
+            booster.grow(wanted - before)
+        elif wanted < before:
+            booster.drop_last(before - wanted)
+        else:
+            return
+        steps = np.array([max(wanted // part, 1) for part in STEPS])
+        nearest = np.abs(np.log(steps[:, None] / hedge.experts[mine, 1])).argmin(axis=1)
+        hedge.losses[:-1, mine] = hedge.losses[:-1][:, mine[nearest]]
+        hedge.experts[mine, 1] = steps
+        hedge.reweigh()
 
     def _vote(self, committee: Committee, more: FloatArray, weight: FloatArray) -> None:
         """Give partial sums of the booster that holds all rows a vote.
@@ -165,24 +204,34 @@ def can_grow(committee: Committee) -> bool:
     )
 
 
+def step(n_rows: int) -> float:
+    """Return the share of the natural step that trees take with so many rows."""
+    return min(max(STEP * (STEP_ROWS / n_rows) ** 0.25, LEAST_STEP), MOST_STEP)
+
+
+def step_of(loss: Loss, n_rows: int, times: float = 1.0) -> GradientDescent:
+    """Return a descent by these steps: by Newton's where the loss tells how it curves, else by its natural ones."""
+    share = step(n_rows) * times
+    return GradientDescent(share) if loss.curves else GradientDescent(share=share)
+
+
 def n_trees(n_rows: int) -> int:
-    """How many trees so many rows are worth."""
-    return int(min(TREES * math.sqrt(n_rows), MOST_TREES))
+    """Return how many trees so many rows are worth."""
+    return int(min(LENGTH / step(n_rows), MOST_TREES))
 
 
-def make_booster(committee: Committee, rows: Chunk, n_trees: int, steps: float = 1.0) -> Booster | None:
+def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float = 1.0) -> Booster | None:
     """Return a booster of trees that rest, which holds these rows, not swept over yet; None if there is no memory."""
     first = committee.boosters[0]
     like, loss = first.stack, first.loss
     assert isinstance(like, TreeStack)
     stack = TreeStack(
-        n_trees, max_depth=max(DEPTH - 7 + like.max_depth, 1), l2=like.l2, n_bins=BINS,
+        n_trees, max_depth=max((DEPTH_OF_MANY if loss.n_outputs > 2 else DEPTH) - 7 + like.max_depth, 1), l2=like.l2, n_bins=BINS,
         min_samples_leaf=max(MIN_SAMPLES_LEAF, like.min_samples_leaf), max_features=like.max_features,
         monotonic_cst=like.monotonic_cst,
     )  # fmt: skip
-    share = (SHARE if loss.temperature_scale else LOG_SHARE) * steps
     booster = Booster(
-        loss, GradientDescent(share=share), stack, base=Constant(), replay=Replay(MOST_ROWS, targets="carried"),
+        loss, step_of(loss, len(rows.X), times), stack, base=Constant(), replay=Replay(MOST_ROWS, targets="carried"),
         seed=first.seed,
     )  # fmt: skip
     replay, base = booster.replay, booster.base

@@ -12,4 +12,4 @@ PLAN = 17
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
 L2, FORGET, KEEP, RATE, SPREAD = range(5)
 RATES = 5
-SAMPLED = 16  # one in so many rows tells the edges of trees that rest
+SAMPLED = 64  # one in so many rows tells the edges of trees that rest

@@ -16,19 +16,22 @@ from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
 from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, RESTS, SAMPLED, SEEN_BEFORE, TREE, TURN, WARM
 from streamboost.kernels.losses import LARGEST, Rule, set_targets
 from streamboost.kernels.replay import Windows, remember_row
-from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row
+from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row, walk_rows
 
+BLOCK = 128  # rows that are walked together through trees that rest
 
 @compiled
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray, rule: Rule,
     readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, paired_test: FloatArray,
-    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows, carried: FloatArray,
+    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows, steps: IntArray, ahead: FloatArray,
+    carried: FloatArray,
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 
-    Writes ``scores`` (n, m) and all state; of boosters whose trees rest, the partial sums ``carried`` (R, n, m) up to
-    the tree whose turn is next. A row whose gradient is not finite is not learned: then the answer is -1 - row.
+    Writes ``scores`` (n, m) and all state. The trees of the first booster may rest: then ``ahead`` (n, steps, m) are
+    its partial sums after ``steps`` trees (:func:`walk_ahead`), and those up to the tree whose turn is next are written
+    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. A row whose gradient is not finite is not learned: then the answer is -1 - row.
     """
     R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
@@ -42,16 +45,18 @@ def learn_rows(
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
             set_base(x, line_of(lines, r), trees.cat_at, z[r], walk[0])
-            walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
-            if plan[r, RESTS] and (plan[r, SEEN_BEFORE] + s - start) % SAMPLED != 0:
-                h[a:b], targets[a:b] = 0.0, 0.0
-                for k in range(m):
-                    is_finite &= abs(walk[b - a, k]) <= LARGEST
-            else:
-                is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
             if plan[r, RESTS]:
-                for k in range(m):
-                    carried[r, s - start, k] = walk[plan[r, TURN], k]
+                for t in range(steps.shape[0]):
+                    for k in range(m):
+                        walk[steps[t], k] = ahead[s - start, t, k]
+                        is_finite &= abs(ahead[s - start, t, k]) <= LARGEST
+                        if steps[t] == plan[r, TURN]:
+                            carried[s - start, k] = ahead[s - start, t, k]
+                if (plan[r, SEEN_BEFORE] + s - start) % SAMPLED != 0:
+                    h[a:b], targets[a:b] = 0.0, 0.0
+                    continue
+            walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
+            is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
         if not is_finite:
             return -1 - s
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
@@ -78,19 +83,38 @@ def learn_rows(
 
 
 @compiled
+def walk_ahead(
+    X: FloatArray, start: int, stop: int, plan: IntArray, rates: FloatArray, trees: Trees, lines: Line,
+    steps: IntArray, sums: FloatArray,
+) -> None:  # fmt: skip
+    """Write partial sums of the first booster, whose trees rest: of rows from ``start`` on, (n, steps, m)."""
+    for s in range(start, stop, BLOCK):
+        end = min(s + BLOCK, stop)
+        walk_rows(X, s, end, lines.weights[0, X.shape[1]], plan[0], rates[0], trees, steps, sums[s - start :])
+
+
+@compiled
 def score_rows(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray, hedge: Hedging,
-    trees: Trees, lines: Line,
+    trees: Trees, lines: Line, steps: IntArray,
 ) -> None:  # fmt: skip
-    """Write the score of every row, (n, m); nothing else changes."""
+    """Write the score of every row, (n, m); nothing else changes. Of trees that rest, sums after ``steps`` are read."""
     R, (n, d), m, T = plan.shape[0], X.shape, scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
     leaf, h, walks, z = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T + R, m)), np.empty((R, d + 1))
     expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
+    ahead = np.empty((BLOCK, steps.shape[0], m))
     for s in range(n):
+        if steps.shape[0] > 0 and s % BLOCK == 0:
+            walk_rows(X, s, min(s + BLOCK, n), lines.weights[0, d], plan[0], rates[0], trees, steps, ahead)
         for r in range(R):
             a, b, o = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES], first[r]
             walk = walks[o : o + b - a + 1]
+            if plan[r, RESTS]:
+                for t in range(steps.shape[0]):
+                    for k in range(m):
+                        walk[steps[t], k] = ahead[s % BLOCK, t, k]
+                continue
             set_base(X[s], line_of(lines, r), trees.cat_at, z[r], walk[0])
             walk_row(X[s], plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])

@@ -9,6 +9,7 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 from streamboost.kernels.layout import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 
+FEW = 8  # rows that are walked through all trees at a time
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]
 
@@ -75,6 +76,67 @@ def walk_row(
                 said = min(max(said, bounds[q, 0]), bounds[q, 1])
             h[i, k] = said
             walk[i + 1, k] = walk[i, k] - step * said
+
+
+@compiled_inside
+def walk_rows(
+    X: FloatArray, start: int, stop: int, y0: FloatArray, plan: IntArray, rates: FloatArray, trees: Trees,
+    steps: IntArray, sums: FloatArray,
+) -> None:  # fmt: skip
+    """Walk rows from ``start`` to ``stop`` through one booster on a constant; write some partial sums, (n, steps, m).
+
+    ``steps`` tell, in ascending order, after how many trees; the same as :func:`walk_row`, bit for bit. Many rows go
+    through one tree after the other, whose nodes are near at hand then; few go through all trees at a time.
+    """
+    depth, tree, node, m = plan[DEPTH], plan[TREE], plan[NODE], y0.shape[0]
+    n, n_trees, n_nodes, n_leaves = stop - start, steps[steps.shape[0] - 1], (1 << depth) - 1, 1 << depth
+    feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
+    subset, level_bins, cat_at, bounds = trees.subset, trees.level_bins, trees.cat_at, trees.bounds
+    has_levels, has_bounds, other, l2 = level_bins.shape[1] > 0, bounds.shape[0] > 0, plan[OTHER], rates[L2]
+    few = n < FEW
+    leaf = np.zeros((n, n_trees if few else 1), np.uint16)
+    now = np.empty((n, m))
+    for s in range(n):
+        if few:
+            find_leaves(X[start + s], tree, node, depth, trees, other, leaf[s])
+        for k in range(m):
+            now[s, k] = y0[k]
+    t = 0
+    for i in range(n_trees + 1):
+        while t < steps.shape[0] and steps[t] == i:
+            for s in range(n):
+                for k in range(m):
+                    sums[s, t, k] = now[s, k]
+            t += 1
+        if i == n_trees:
+            break
+        at = 0
+        if few:
+            at = i
+        else:
+            for s in range(n):
+                leaf[s, 0] = 0
+            for level in range(depth):
+                first = node + i * n_nodes + (1 << level) - 1
+                for s in range(n):
+                    p = first + int(leaf[s, 0])
+                    v, cut = X[start + s, max(feature[p], 0)], threshold[p]
+                    goes_left = (v <= cut) | (missing_left[p] & (v != v))
+                    if has_levels and cut != cut and v == v:
+                        bins = level_bins[tree + i, cat_at[feature[p]]]
+                        bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
+                        goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
+                    leaf[s, 0] = 2 * int(leaf[s, 0]) + 1 - int(goes_left)
+        step = trees.eta[tree + i]
+        for s in range(n):
+            q = plan[LEAF] + i * n_leaves + int(leaf[s, at])
+            weight = trees.stats[q, m] + l2
+            scale = 1.0 / weight if weight > 0.0 else 0.0
+            for k in range(m):
+                said = trees.stats[q, k] * scale
+                if has_bounds:
+                    said = min(max(said, bounds[q, 0]), bounds[q, 1])
+                now[s, k] = now[s, k] - step * said
 
 
 @compiled_inside

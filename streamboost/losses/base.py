@@ -118,6 +118,20 @@ class Loss(ABC):
         bare = self.bare_gradient(score, y)
         return bare + 2.0 * self.l2 * score if self.l2 else bare
 
+    def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray | None:
+        """The second derivative by each score (..., m), by which steps of Newton's are taken; None if it tells none."""
+        bare = self.bare_curvature(score, y)
+        return bare + 2.0 * self.l2 if bare is not None and self.l2 else bare
+
+    def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray | None:
+        """The same without the ridge. A loss of one's own may leave it out."""
+        return None
+
+    @property
+    def curves(self) -> bool:
+        """Whether it tells its second derivative."""
+        return type(self).bare_curvature is not Loss.bare_curvature
+
     def predict(self, score: FloatArray) -> FloatArray:
         """What the scores (..., m) mean to a user: the link's answer."""
         return self.link.predict(score)

@@ -42,6 +42,10 @@ class Squared(Loss):
         """The error s − y."""
         return score - y
 
+    def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """1 everywhere."""
+        return np.ones_like(score)
+
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The mean."""
         return np.average(y, axis=0, weights=weight)
@@ -192,6 +196,10 @@ class Poisson(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The predicted mean eˢ minus y."""
         return np.exp(np.minimum(score, LARGEST_EXPONENT)) - y
+
+    def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The predicted mean eˢ."""
+        return np.exp(np.minimum(score, LARGEST_EXPONENT))
 
     def is_coded(self, y: FloatArray) -> BoolArray:
         """Not below 0."""

@@ -51,6 +51,11 @@ class Logistic(SignLoss):
         """−y times the probability of the other class."""
         return -y * Logistic.link.predict(-y * score)
 
+    def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The product of the probabilities of both classes."""
+        other = Logistic.link.predict(-y * score)
+        return other * (1.0 - other)
+
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The log-odds with half a row more of each class."""
         return np.log(weight @ (y > 0) + 0.5) - np.log(weight @ (y < 0) + 0.5)
@@ -131,6 +136,11 @@ class Softmax(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The probabilities minus the one-hot row of the class."""
         return Softmax.link.predict(score) - self._one_hot(y)
+
+    def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """p (1 - p), and by k / (k - 1) more: of k scores one is redundant, as moving all alike changes nothing."""
+        p = Softmax.link.predict(score)
+        return p * (1.0 - p) * (self.n_classes / max(self.n_classes - 1, 1))
 
     def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Whether another class has a higher score, by more than rounding explains."""

@@ -23,6 +23,7 @@ MODULES = {
     "streamboost.descents": "AdaGrad Ball Box FrankWolfe GradientDescent Nesterov ResidualProjection",
     "streamboost.boosting.edges": "EdgeMeter",
     "streamboost.boosting.growth": "Growth",
+    "streamboost.boosting.sliced_refit": "SlicedRefit",
     "streamboost.features.encoder": "Encoder",
     "streamboost.estimators.classifier": "SGBClassifier",
     "streamboost.estimators.regressor": "SGBRegressor",

@@ -18,6 +18,7 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing, tree_rows
+from streamboost.kernels.carrying import take_codes
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
 from streamboost.stacks.base import LeafIds, Stack, Window
@@ -286,20 +287,61 @@ class TreeStack(Stack):
             expected = f"{self.n_levels} levels of {sorted(ours)}, as the stack has"
             raise ValueError(f"{told}, expected {expected}. Call set_categorical on both alike.")
         columns = self._drawn_columns()
-        feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
         leaf = np.empty(n, np.uint16)
         # Slices are made whole: for their layout the kernel would be compiled once more, and run slower.
-        codes, target, weight = map(np.ascontiguousarray, (window.codes[columns], target, weight))
+        cut = self._grow(i, np.ascontiguousarray(window.codes[columns]), target, weight, columns, leaf)
+        self._keep_splits(i, cut, window.bins)
+        return leaf
+
+    def grow_from(
+        self, codes: NDArray[np.uint8], bins: Bins, rows: NDArray[np.uint32], target: FloatArray, weight: FloatArray
+    ) -> NDArray[np.uint8]:
+        """Grow the first tree afresh from some of the rows coded; return the last bin to go left at each node.
+
+        ``codes`` (d, room) are those of all rows, ``target`` (rows, m) and ``weight`` (rows,) of those named.
+        """
+        columns = self._drawn_columns()
+        numbers = np.arange(self.n_features)[columns]
+        own, leaf = take_codes(codes, numbers, rows), np.empty(len(rows), np.uint16)
+        cut = self._grow(0, own, target, weight, columns, leaf)
+        self._keep_splits(0, cut, bins)
+        return cut
+
+    def _grow(
+        self, i: int, codes: NDArray[np.uint8], target: FloatArray, weight: FloatArray, columns: slice | IntArray,
+        leaf: LeafIds,
+    ) -> NDArray[np.uint8]:  # fmt: skip
+        """Grow tree i from codes (columns, n), write the rows' ``leaf``; return the last bin to go left at each node."""
+        feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
         tree_growing.grow(
-            codes, target, weight,
+            codes, np.ascontiguousarray(target), np.ascontiguousarray(weight),
             Growth(self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2),
             self.cat_at[columns] >= 0, self.monotone[columns] if len(self.monotone) else self.monotone,
             Tree(feature, cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i]), leaf,
         )  # fmt: skip
         if not isinstance(columns, slice):
             feature[feature >= 0] = columns[feature[feature >= 0]]
-        self._keep_splits(i, cut, window.bins)
-        return leaf
+        return cut
+
+    def one_alike(self) -> TreeStack:
+        """Return a stack of one tree that has seen nothing, made as these are; it draws columns as these would."""
+        self.n_draws += self.max_features is not None
+        twin = copy.copy(self)
+        twin.n_learners, twin.n_draws = 1, self.n_draws - (self.max_features is not None)
+        for name, fresh in twin._fresh(1).items():
+            setattr(twin, name, fresh)
+        return twin
+
+    def take_tree(self, i: int, other: TreeStack) -> None:
+        """Put the first tree of another stack, made as this one is, in the place of tree i."""
+        for name in self._fresh(0):
+            getattr(self, name)[i] = getattr(other, name)[0]
+
+    def drop_last(self, k: int) -> None:
+        """Let the last k trees go."""
+        self.n_learners -= k
+        for name in self._fresh(0):
+            setattr(self, name, getattr(self, name)[:-k].copy())
 
     def _drawn_columns(self) -> slice | IntArray:
         """The columns the next refit looks at."""

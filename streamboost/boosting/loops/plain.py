@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamboost import descents
 from streamboost._types import FloatArray
@@ -67,6 +68,14 @@ class PlainLoop:
             walk = descent.walk(booster.base.predict(X), h, booster.eta[:i])
             target[rows] = descent.next_target(walk, h, booster.loss, replay.y[rows])
         return target
+
+    def slopes(self, booster: Booster, rows: slice | NDArray[np.uint32]) -> tuple[FloatArray, FloatArray]:
+        """Return gradient and curvature (n, m) of the loss at the partial sums carried of some rows."""
+        replay, loss = booster.replay, booster.loss
+        assert replay is not None
+        scores, y = replay.carried[rows], replay.y[rows]
+        curvature = loss.curvature(scores, y)
+        return loss.gradient(scores, y), np.ones_like(scores) if curvature is None else curvature
 
 
 def read_out(model: BoostedModel, walks: Sequence[FloatArray]) -> FloatArray:

@@ -12,19 +12,19 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamboost._types import FloatArray
+from streamboost._types import FloatArray, IntArray
 from streamboost.bases import Constant
 from streamboost.boosting.drift_replacement import REVIEW_EVERY
 from streamboost.boosting.hedge import NO_PAIRED_TEST
 from streamboost.boosting.loops import compiled
 from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.features.chunk import Chunk
-from streamboost.kernels import bases, edges, layout, replay, tree_loop, tree_rows
+from streamboost.kernels import bases, carrying, edges, layout, replay, tree_loop, tree_rows
 from streamboost.kernels.linear import Signs
 from streamboost.losses import Scale
 from streamboost.stacks.tree import TreeStack
@@ -32,6 +32,8 @@ from streamboost.stacks.tree import TreeStack
 if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
     from streamboost.boosting.model import BoostedModel
+
+NO_STEPS = np.zeros(0, np.int64)
 
 
 class TreeLoop(PlainLoop):
@@ -56,7 +58,7 @@ class TreeLoop(PlainLoop):
         """Predict and learn rows in order from ``start`` on, until a refit or a review is due."""
         boosters, (X, y, weight) = model.boosters, chunk
         first, stop, estimates = boosters[0], len(X), []
-        resting = [(r, booster, booster.replay) for r, booster in enumerate(boosters) if booster.rests]
+        held = first.replay if first.rests else None
         buffers: SharedBuffers | None = getattr(model, "_buffers", None)
         if buffers is None or not buffers.owns(boosters):
             buffers = SharedBuffers(boosters)
@@ -65,21 +67,23 @@ class TreeLoop(PlainLoop):
         if model.drift_replacement is not None:
             paired_test = model.drift_replacement.paired_test
             stop = min(stop, start + REVIEW_EVERY - first.n_rows % REVIEW_EVERY)
-        for r, booster, held in resting:
-            assert held is not None
-            buffers.plan[r, [layout.TURN, layout.SEEN_BEFORE]] = held.turn, held.seen
-            stop = min(stop, start + max(1, held.rows_a_turn(booster.stack) - int(held.counts[layout.WAITED])))
+        if held is not None:
+            buffers.plan[0, [layout.TURN, layout.SEEN_BEFORE]] = held.turn, held.seen
+            stop = min(stop, start + first.rows_to_next_turn)
         if not buffers.is_scale_known:
             buffers.is_scale_known = all(booster.is_scale_known for booster in boosters)
             if not buffers.is_scale_known:  # every one of the first rows may change the steps
                 stop = start + 1
                 estimates = [booster.estimate_scale(y[start:stop], weight[start:stop]) for booster in boosters]
             buffers.load(boosters, [scale for _, scale in estimates])
-        carried = np.empty((len(boosters) if resting else 0, stop - start, scores.shape[1]))
+        steps, ahead = NO_STEPS, np.empty((0, 0, scores.shape[1]))
+        if held is not None:
+            steps, ahead = buffers.walk_ahead(model, chunk, start, first.rows_to_next_turn)
+        carried = np.empty((stop - start if held is not None else 0, scores.shape[1]))
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
             buffers.plan, buffers.counts, buffers.rates, model.hedge.arrays, paired_test,
-            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows, carried,
+            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows, steps, ahead, carried,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
         for booster in boosters:  # what Booster.count does, without a call for each
@@ -93,10 +97,9 @@ class TreeLoop(PlainLoop):
             booster.apply_scale(*estimate)
             if isinstance(booster.base, Constant):
                 booster.base.learn(X[start:stop], y[start:stop], weight[start:stop], booster.loss, booster.scale)
-        for r, booster, held in resting:
-            assert held is not None
-            held.append(X[start:stop], y[start:stop], weight[start:stop], None, carried[r, : stop - start])
-            booster.refit_due()
+        if held is not None:
+            held.append(X[start:stop], y[start:stop], weight[start:stop], None, carried[: stop - start])
+            first.refit_due()
         for counts in buffers.each_counts:
             if counts[layout.DUE]:
                 _refit(model, buffers)
@@ -119,7 +122,7 @@ class TreeLoop(PlainLoop):
         scores = np.empty((len(X), first.loss.n_outputs))
         tree_loop.score_rows(
             X, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout], buffers.plan,
-            buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines,
+            buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines, _steps(model) if first.rests else NO_STEPS,
         )  # fmt: skip
         return scores
 
@@ -135,6 +138,15 @@ class TreeLoop(PlainLoop):
             stack.stats, stack.bounds, stack.l2, held.leaf_ids, i, target,
         )  # fmt: skip
         return target
+
+    def slopes(self, booster: Booster, rows: slice | NDArray[np.uint32]) -> tuple[FloatArray, FloatArray]:
+        """Return gradient and curvature (n, m) of the loss at the partial sums carried of some rows."""
+        held = booster.replay
+        assert held is not None
+        scores, y = held.carried[rows], held.y[rows]
+        gradient, curvature = np.empty_like(scores), np.empty_like(scores)
+        carrying.set_slopes(compiled.rule(booster), scores, y, gradient, curvature)
+        return gradient, curvature
 
 
 def _knows(booster: Booster) -> bool:
@@ -166,6 +178,23 @@ def _refit(model: BoostedModel, buffers: SharedBuffers) -> None:
 def _threads(n_jobs: int) -> ThreadPoolExecutor:
     """Threads for refits, whose kernels run without the lock of the interpreter."""
     return ThreadPoolExecutor(n_jobs if n_jobs > 0 else os.cpu_count(), thread_name_prefix="streamboost-refit")
+
+
+class Ahead(NamedTuple):
+    """Partial sums of rows that are to come, of a booster whose trees rest until then."""
+
+    chunk: Chunk
+    start: int
+    stop: int
+    steps: IntArray  # after how many trees
+    sums: FloatArray  # (rows, steps, m)
+
+
+def _steps(model: BoostedModel) -> IntArray:
+    """The partial sums of a first booster that rests which are asked for: those of experts, of its turn, and all."""
+    first, experts = model.boosters[0], model.hedge.experts
+    assert first.replay is not None
+    return np.unique([*experts[experts[:, 0] == 0, 1].tolist(), first.replay.turn, first.stack.n_learners])
 
 
 class SharedBuffers:
@@ -214,6 +243,7 @@ class SharedBuffers:
         )  # fmt: skip
         self.is_scale_known = all(booster.is_scale_known for booster in boosters)
         self.load(boosters)
+        self.ahead: Ahead | None = None
         self.members: tuple[int, ...] = ()  # the ids of those attached; no references, which would make a cycle
 
     def attach(self, model: BoostedModel) -> None:
@@ -230,6 +260,24 @@ class SharedBuffers:
             if id(booster) != member or getattr(booster, "_buffers", None) is not self:
                 return False
         return True
+
+    def walk_ahead(self, model: BoostedModel, chunk: Chunk, start: int, n: int) -> tuple[IntArray, FloatArray]:
+        """Return partial sums (n, steps, m) of a first booster that rests, of rows of a chunk from ``start`` on.
+
+        So many rows are walked at once as come before its next turn, and kept for calls with later rows of them.
+        """
+        if self.ahead is None or self.ahead.chunk is not chunk or not self.ahead.start <= start < self.ahead.stop:
+            stop, steps = min(start + n, len(chunk.X)), _steps(model)
+            sums = np.empty((stop - start, len(steps), len(model.boosters[0].base.y0)))
+            tree_loop.walk_ahead(
+                chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums
+            )
+            self.ahead = Ahead(chunk, start, stop, steps, sums)
+        ahead = self.ahead
+        sums = ahead.sums[start - ahead.start :]
+        if ahead.stop <= start + 1:
+            self.ahead = None
+        return ahead.steps, sums
 
     def load(self, boosters: Sequence[Booster], scales: Sequence[Scale] = ()) -> None:
         """Bring over what the first rows may change: the scales at which bases learn, and where constants stand."""

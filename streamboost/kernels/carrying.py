@@ -1,0 +1,120 @@
+"""Partial sums of many rows, carried past one tree: a sample to grow it from, the rows' leaves, and what these say.
+
+The rows lie in a ring (see :mod:`streamboost.replay`), and their bin codes column after column, (d, room). What is
+added up is added in the order of the rows, so that the result is the same however the work is cut into slices.
+"""
+
+import numpy as np
+
+from streamboost._types import BoolArray, FloatArray, IntArray
+from streamboost.kernels.compiling import compiled, compiled_inside
+from streamboost.kernels.histograms import Codes, Rows
+from streamboost.kernels.losses import LOGISTIC, POISSON, SOFTMAX, SQUARED, Rule, set_gradients
+from streamboost.kernels.tree_growing import Leaves, Sets
+
+
+@compiled
+def draw_rows(n: int, n_drawn: int, key: int) -> Rows:
+    """Return the numbers of ``n_drawn`` of n rows, in order: one, at random, of each of as many stretches."""
+    rows, own = np.empty(n_drawn, np.uint32), _mixed(np.uint64(key), np.uint64(1))
+    for k in range(n_drawn):
+        start, stop = k * n // n_drawn, (k + 1) * n // n_drawn
+        rows[k] = start + int(_mixed(own, np.uint64(k)) % np.uint64(stop - start))
+    return rows
+
+
+@compiled_inside
+def _mixed(key: np.uint64, k: np.uint64) -> np.uint64:
+    """Return bits that look random for each key and number: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    z = (key + k) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@compiled
+def take_codes(codes: Codes, columns: IntArray, rows: Rows) -> Codes:
+    """Return the codes of some rows in some columns, (columns, rows)."""
+    taken = np.empty((columns.shape[0], rows.shape[0]), np.uint8)
+    for c in range(columns.shape[0]):
+        column, into = codes[columns[c]], taken[c]
+        for s in range(rows.shape[0]):
+            into[s] = column[rows[s]]
+    return taken
+
+
+@compiled
+def set_slopes(rule: Rule, scores: FloatArray, y: FloatArray, gradient: FloatArray, curvature: FloatArray) -> None:
+    """Write the gradient of the loss at scores (n, m), and its second derivative by each score, 1 if it tells none."""
+    set_gradients(rule.kind, rule.option, 0.0, scores, y, gradient)
+    n, m = scores.shape
+    pairs = m / (m - 1.0) if m > 1 else 1.0  # as scores of classes say the same if all of them move
+    for s in range(n):
+        for k in range(m):
+            g = gradient[s, k]
+            if rule.kind == SOFTMAX:
+                curvature[s, k] = pairs * abs(g) * (1.0 - abs(g))
+            elif rule.kind == LOGISTIC:
+                curvature[s, k] = abs(g) * (1.0 - abs(g))
+            elif rule.kind == POISSON:
+                curvature[s, k] = g + y[s, k]
+            else:
+                curvature[s, k] = 1.0
+            if rule.ridge != 0.0 and rule.kind in (SOFTMAX, LOGISTIC, POISSON, SQUARED):
+                curvature[s, k] += 2.0 * rule.ridge
+    if rule.ridge != 0.0:
+        for s in range(n):
+            for k in range(m):
+                gradient[s, k] += 2.0 * rule.ridge * scores[s, k]
+
+
+@compiled
+def find_leaves_by_code(
+    codes: Codes, start: int, stop: int, n_bins: int, depth: int, is_level: BoolArray, feature: IntArray, cut: Codes,
+    subset: Sets, missing_left: BoolArray, leaf: Leaves,
+) -> None:  # fmt: skip
+    """Write the leaf of the rows from ``start`` to ``stop`` in one tree, by their bin codes (d, room)."""
+    n_nodes = feature.shape[0]
+    column, last = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.uint8)
+    has_levels = False
+    for p in range(n_nodes):
+        column[p], last[p] = max(feature[p], 0), cut[p] if feature[p] >= 0 else 255  # without a split all go left
+        has_levels |= feature[p] >= 0 and is_level[feature[p]]
+    for s in range(start, stop):
+        p = 0
+        for _ in range(depth):
+            code = codes[column[p], s]
+            goes_left = (code <= last[p]) | ((code == n_bins) & missing_left[p])
+            if has_levels and feature[p] >= 0 and is_level[feature[p]] and code != n_bins:
+                goes_left = (subset[p] >> np.uint64(code)) & np.uint64(1) != 0
+            p = 2 * p + 2 - int(goes_left)
+        leaf[s] = p - n_nodes
+
+
+@compiled
+def add_up_rows(
+    leaf: Leaves, start: int, window: int, gone: int, n_gone: int, gradient: FloatArray, curvature: FloatArray, weight: FloatArray,
+    sums: FloatArray,
+) -> None:  # fmt: skip
+    """Add weight * gradient (n, m), weight * curvature (n, m) and weight of rows from ``start`` on to their leaves.
+
+    ``sums`` are (leaves, 2 m + 1). The ``n_gone`` places from ``gone`` on, in a ring of ``window``, do not count.
+    """
+    m = gradient.shape[1]
+    for s in range(gradient.shape[0]):
+        if (start + s - gone) % window < n_gone or weight[start + s] == 0.0:
+            continue
+        w, at = weight[start + s], sums[leaf[start + s]]
+        for k in range(m):
+            at[k] += w * gradient[s, k]
+            at[m + k] += w * curvature[s, k]
+        at[2 * m] += w
+
+
+@compiled
+def take_steps(leaf: Leaves, values: FloatArray, step: float, carried: FloatArray) -> None:
+    """Take a step from the partial sums of rows (n, m) by what their leaves say, (leaves, m)."""
+    n, m = carried.shape
+    for s in range(n):
+        for k in range(m):
+            carried[s, k] -= step * values[leaf[s], k]
