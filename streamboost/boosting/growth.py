@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 1000  # of a table: with fewer, what is learned in one pass is as good
 HELD_BACK, MOST_HELD_BACK = 8, 4096  # one in so many rows, and no more than so many, tell how far to believe
 BEGIN = 2048  # rows that the longest memory holds where growth begins
-STEP, STEP_ROWS, LEAST_STEP, MOST_STEP = 0.1, 30_000, 0.03, 0.2  # the step at so many rows; it falls as rows ** -1/4
+STEP, STEP_ROWS, LEAST_STEP, MOST_STEP = 0.1, 30_000, 0.03, 0.1  # the step at so many rows; it falls as rows ** -1/4
 LENGTH = 50.0  # of all steps together: what trees are worth, unless more or fewer pay
 FEWEST_TREES, MOST_TREES = 32, 2000
 PAYS, MOST_TIMES = 0.02, 2.0  # of the loss, that twice as many must be expected to take off; as many at most
 TRIAL_TREES = 4  # one in so many of them, with twice the steps, before it has earned a vote
-PART = 3  # one in so many of the trees, with steps as much larger, are fitted to the rows before those held back
+PART, LARGER = 3, 1.5  # one in so many of the trees, with larger steps, are fitted to the rows before those held back
 STEPS = (4, 2, 1)  # a vote for the first quarter of the trees, for the first half, and for all
 DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 9, 10, 254  # deeper where one tree speaks for many classes
 MOST_ROWS = 1 << 20  # that are held
@@ -89,7 +89,7 @@ class Growth:
             return
         n_back = min(n // HELD_BACK, MOST_HELD_BACK)
         before, back = (Chunk(*(each[part] for each in rows)) for part in (slice(None, -n_back), slice(-n_back, None)))
-        trial = make_booster(committee, before, n_trees(n) // PART, times=PART)
+        trial = make_booster(committee, before, n_trees(n) // PART, times=LARGER)
         booster = make_booster(committee, rows, n_trees(n))
         if trial is None or booster is None:
             return

@@ -8,6 +8,7 @@ from streamboost.kernels.compiling import compiled_inside
 
 Codes = NDArray[np.uint8]
 Rows = NDArray[np.uint32]
+MOST = 0.75  # of the rows, in one bin: passing over them is faster then
 
 
 @compiled_inside
@@ -53,23 +54,65 @@ def sum_of_squares(target: FloatArray, weight: FloatArray) -> float:
 
 
 @compiled_inside
-def fill_histogram(hist: FloatArray, codes: Codes, rows: Rows, values: FloatArray, gathered: FloatArray) -> None:
-    """Add up the ``values`` of ``rows`` by feature and bin into ``hist`` (d, n_bins + 1, c)."""
-    flat, d, c = hist.reshape(hist.size), codes.shape[0], values.shape[1]
-    for t in range(flat.shape[0]):
-        flat[t] = 0.0
+def fill_histogram(
+    hist: FloatArray, codes: Codes, rows: Rows, values: FloatArray, gathered: FloatArray, highest: IntArray,
+    usual: IntArray,
+) -> None:  # fmt: skip
+    """Add up the ``values`` of ``rows`` by feature and bin into ``hist`` (d, n_bins + 1, c).
+
+    Bins above the ``highest`` of a column, but for that of the missing, hold nothing, and are not even written. Rows
+    in the ``usual`` bin of a column are passed over (-1: none): its sums are what all rows have beyond the other bins.
+    """
+    d, c = codes.shape[0], values.shape[1]
+    total = np.zeros(c)
+    for j in range(d):
+        bins = hist[j]
+        for b in range(highest[j] + 1):
+            for k in range(c):
+                bins[b, k] = 0.0
+        for k in range(c):
+            bins[bins.shape[0] - 1, k] = 0.0
     for s in range(rows.shape[0]):  # once, so that all columns read them in sequence
         for k in range(c):
             gathered[s, k] = values[rows[s], k]
-    paired = d - d % 2 if c == 2 else 0
-    for j in range(0, paired, 2):
-        _fill_pair(hist[j], hist[j + 1], codes[j], codes[j + 1], rows, gathered)
-    for j in range(paired, d):
-        column, bins = codes[j], hist[j]
-        for s in range(rows.shape[0]):
-            at, more = bins[column[rows[s]]], gathered[s]
+    has_usual = False
+    for j in range(d):
+        has_usual |= usual[j] >= 0
+    for s in range(rows.shape[0] if has_usual else 0):
+        for k in range(c):
+            total[k] += gathered[s, k]
+    j = 0
+    while j < d:
+        if usual[j] >= 0:
+            _fill_unusual(hist[j], codes[j], rows, gathered, highest[j], usual[j], total)
+        elif c == 2 and j + 1 < d and usual[j + 1] < 0:
+            _fill_pair(hist[j], hist[j + 1], codes[j], codes[j + 1], rows, gathered)
+            j += 1
+        else:
+            column, bins = codes[j], hist[j]
+            for s in range(rows.shape[0]):
+                at, more = bins[column[rows[s]]], gathered[s]
+                for k in range(c):
+                    at[k] += more[k]
+        j += 1
+
+
+@compiled_inside
+def _fill_unusual(
+    bins: FloatArray, column: Codes, rows: Rows, gathered: FloatArray, highest: int, usual: int, total: FloatArray
+) -> None:
+    """Fill a column most of whose rows are in one bin."""
+    c, missing = bins.shape[1], bins.shape[0] - 1
+    for s in range(rows.shape[0]):
+        b = column[rows[s]]
+        if b != usual:
             for k in range(c):
-                at[k] += more[k]
+                bins[b, k] += gathered[s, k]
+    for k in range(c):
+        others = bins[missing, k] if usual != missing else 0.0
+        for b in range(highest + 1):
+            others += bins[b, k] if b != usual else 0.0
+        bins[usual, k] = total[k] - others
 
 
 @compiled_inside
@@ -87,11 +130,16 @@ def _fill_pair(
 
 
 @compiled_inside
-def subtract_histogram(hist: FloatArray, part: FloatArray) -> None:
+def subtract_histogram(hist: FloatArray, part: FloatArray, highest: IntArray) -> None:
     """Take a child's histogram off its parent's: what is left is the other child's."""
-    ours, theirs = hist.reshape(hist.size), part.reshape(part.size)
-    for t in range(ours.shape[0]):
-        ours[t] -= theirs[t]
+    last, c = hist.shape[1] - 1, hist.shape[2]
+    for j in range(hist.shape[0]):
+        ours, theirs = hist[j], part[j]
+        for b in range(highest[j] + 1):
+            for k in range(c):
+                ours[b, k] -= theirs[b, k]
+        for k in range(c):
+            ours[last, k] -= theirs[last, k]
 
 
 @compiled_inside
@@ -104,6 +152,22 @@ def highest_bins(hist: FloatArray) -> IntArray:
             if hist[j, b, c - 1] > 0.0:
                 highest[j] = b
     return highest
+
+
+@compiled_inside
+def usual_bins(hist: FloatArray) -> IntArray:
+    """Return the bin of each column that most of its rows are in, by far; -1 where there is none."""
+    d, n_bins, c = hist.shape[0], hist.shape[1], hist.shape[2]
+    usual = np.full(d, -1)
+    for j in range(d):
+        most, n = 0, 0.0
+        for b in range(n_bins):
+            n += hist[j, b, c - 1]
+            if hist[j, b, c - 1] > hist[j, most, c - 1]:
+                most = b
+        if hist[j, most, c - 1] > MOST * n:
+            usual[j] = most
+    return usual
 
 
 @compiled_inside

@@ -21,7 +21,7 @@ def best_split(
     """
     d, n_bins, c = hist.shape[0], hist.shape[1] - 1, hist.shape[2]
     feature, cut, levels, missing_left, gain = -1, 0, np.uint64(0), True, 0.0
-    total, parent = _total(hist, m, l2)
+    total, parent = _total(hist, highest, m, l2)
     if monotone.shape[0] > 0:
         parent = _bounded_score(total[0], total[m] + l2, low, high)
     nothing = np.zeros(c)
@@ -59,11 +59,12 @@ def best_split(
 
 
 @compiled_inside
-def _total(hist: FloatArray, m: int, l2: float) -> tuple[FloatArray, float]:
+def _total(hist: FloatArray, highest: IntArray, m: int, l2: float) -> tuple[FloatArray, float]:
     """Return the node's sums, the same in all columns, and the score of not splitting it."""
     c = hist.shape[2]
     total, score = np.zeros(c), 0.0
-    for b in range(hist.shape[1] if hist.shape[0] > 0 else 0):
+    for t in range(highest[0] + 2 if hist.shape[0] > 0 else 0):
+        b = t if t <= highest[0] else hist.shape[1] - 1  # the missing
         for k in range(c):
             total[k] += hist[0, b, k]
     for k in range(m):

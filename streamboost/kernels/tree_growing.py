@@ -21,6 +21,7 @@ from streamboost.kernels.histograms import (
     rows_that_count,
     subtract_histogram,
     sum_of_squares,
+    usual_bins,
 )  # fmt: skip
 from streamboost.kernels.splits import Signs, best_split, bounded
 
@@ -75,8 +76,9 @@ def grow(
     spare, gathered = np.empty(rows.shape[0], np.uint32), np.empty(values.shape)
     noise = 1e-12 * sum_of_squares(target, weight)  # well above what rounding makes of a gain
     hists = np.empty((depth, codes.shape[0], n_bins + 1, values.shape[1]))  # (depth, d, n_bins + 1, c)
-    fill_histogram(hists[0], codes, rows[:n_rows], values, gathered)
-    highest = highest_bins(hists[0])
+    highest, usual = np.full(codes.shape[0], n_bins - 1), np.full(codes.shape[0], -1)
+    fill_histogram(hists[0], codes, rows[:n_rows], values, gathered, highest, usual)
+    highest, usual = highest_bins(hists[0]), usual_bins(hists[0])
     goes_left = np.empty(n_bins + 1, np.uint8)  # by code, of the node at hand
 
     # Depth first: beside the node at hand at most one sibling a level waits, so that a histogram a level
@@ -114,10 +116,12 @@ def grow(
             left_at, right_at = at, level + 1
             small = rows[middle:stop]
         sign = monotone[j] if monotone.shape[0] > 0 and b < n_bins - 1 else 0
-        left_low, left_high, right_low, right_high = share_bounds(hists[at, j], goes_left, sign, l2, low, high)
+        left_low, left_high, right_low, right_high = share_bounds(
+            hists[at, j], highest[j], goes_left, sign, l2, low, high
+        )
         if level + 1 < depth and stop - start - small.shape[0] >= 2 * min_samples_leaf:
-            fill_histogram(hists[level + 1], codes, small, values, gathered)
-            subtract_histogram(hists[at], hists[level + 1])
+            fill_histogram(hists[level + 1], codes, small, values, gathered, highest, usual)
+            subtract_histogram(hists[at], hists[level + 1], highest)
         n_todo = _note(todo, limits, n_todo, 2 * p + 1, level + 1, left_at, start, middle, left_low, left_high)
         n_todo = _note(todo, limits, n_todo, 2 * p + 2, level + 1, right_at, middle, stop, right_low, right_high)
     _add_up_leaves(codes, values, n_bins, depth, is_level, tree, leaf)
@@ -154,14 +158,15 @@ def _goes_left(code: int, is_level: bool, cut: int, levels: np.uint64, missing_l
 
 @compiled_inside
 def share_bounds(
-    bins: FloatArray, goes_left: Codes, sign: int, l2: float, low: float, high: float
+    bins: FloatArray, highest: int, goes_left: Codes, sign: int, l2: float, low: float, high: float
 ) -> tuple[float, float, float, float]:
     """Return the bounds of both sides of a split: where a ``sign`` asks for it, they part midway between the two."""
     if sign == 0:
         return low, high, low, high
     here = there = 0.0
     w_left = w_right = l2
-    for b in range(bins.shape[0]):
+    for t in range(highest + 2):
+        b = t if t <= highest else bins.shape[0] - 1  # the missing
         if goes_left[b]:
             here, w_left = here + bins[b, 0], w_left + bins[b, 1]
         else:
