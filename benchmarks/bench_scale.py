@@ -174,7 +174,8 @@ def batch(
     for n_trees in trees:
         if n_trees < MANY_TREES or mark >= MANY_ROWS:
             shape = {"n_estimators": n_trees, "num_leaves": 127, "learning_rate": 0.1}
-            found[str(n_trees)] = dict(scale_peers.train(cache, key, rows, test, source.n_classes, progress, **shape))
+            record = scale_peers.train(cache, key, rows, test, source.n_classes, progress, **shape)
+            found[str(n_trees)] = {name: record[name] for name in ("error", "cpu", "yardstick")}
     return found
 
 
@@ -284,6 +285,7 @@ def or_dash(value: float | None, write: Callable[[float], str]) -> str:
     return "–" if value is None else write(value)
 
 
+NAME_HEIGHT = 0.06  # of a panel
 Line = tuple[str, str, str, float, list[tuple[int, float]]]  # name, colour, dash, width, points
 
 
@@ -295,10 +297,10 @@ def lines_of(found: Record, name: str) -> list[Line]:
     points = [(one["rows"], one["error"]) for one in grown if not one["window"]]
     lines: list[Line] = [("streamboost", pictures.COLOURS["streamboost"], "-", 2.0, points)]
     trees = list(dict.fromkeys(n for one in grown for n in one["lightgbm"]))[-2:]
-    for n, dash in zip(trees, ("--", ":"), strict=False):
-        for window, colour in ((None, pictures.COLOURS["lightgbm"]), (LATEST, pictures.INK)):
+    for n, colour in zip(trees, (pictures.COLOURS["lightgbm"], pictures.INK), strict=False):
+        for window, dash in ((None, "--"), (LATEST, ":")):
             of_this = [one for one in grown if one["window"] == window and n in one["lightgbm"]]
-            title = f"LightGBM, {int(n):,} trees" + (f", latest {LATEST:,} rows" if window else "")
+            title = f"LightGBM, {int(n):,} trees" + (f", latest {LATEST // 1000}k rows" if window else "")
             points = [(one["rows"], one["lightgbm"][n]["error"]) for one in of_this]
             lines += [(title, colour, dash, 1.2, points)] if points else []
     met = list(dict.fromkeys(one["model"] for one in found["peers"] if one["stream"] == name))
@@ -310,7 +312,7 @@ def lines_of(found: Record, name: str) -> list[Line]:
 
 
 def draw(found: Record, file: Path) -> None:
-    """Draw the error over the rows, a panel a stream."""
+    """Draw the error over the rows, a panel a stream; dotted lines are of LightGBM on the latest rows."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -330,13 +332,20 @@ def draw(found: Record, file: Path) -> None:
         picture.savefig(file, dpi=120)
 
 
-def limit(panel: Any, lines: list[Line]) -> None:
-    """Leave room for the names on top, and let a line leave the panel rather than flatten those of boosted trees."""
-    errors = [[error for _, error in points] for *_, points in lines]
-    boosted = [one for (name, *_), one in zip(lines, errors, strict=True) if name.startswith(("stream", "LightGBM"))]
-    low, high = min(map(min, errors)), min(max(map(max, errors)), 2 * max(map(max, boosted)))
-    room = high - low or 1.0
-    panel.set_ylim(max(0.0, low - 0.08 * room), low + room / (0.92 - 0.068 * len(lines)))
+def limit(panel: Any, lines: list[Line], n_names: int) -> None:
+    """Leave room for so many names on top of a logarithmic axis, without ticks there."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    errors = [error for *_, points in lines for _, error in points]
+    low, high = min(errors) / 1.05, max(errors) * 1.05
+    share = 0.96 - NAME_HEIGHT * n_names  # of the height, for the lines
+    panel.set_yscale("log")
+    panel.set_ylim(low, low * (high / low) ** (1 / share))
+    finest = (1, 1.5, 2, 3, 5, 7) if high > 3 * low else np.arange(1, 10, 0.5)
+    ticks = [digit * 10.0**power for power in range(-8, 9) for digit in finest]
+    panel.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
 
 
 def draw_panel(panel: Any, name: str, lines: list[Line]) -> None:
@@ -344,22 +353,23 @@ def draw_panel(panel: Any, name: str, lines: list[Line]) -> None:
 
     from benchmarks import pictures
 
+    is_peer = [not title.startswith(("streamboost", "LightGBM")) for title, *_ in lines]
     for place, (title, colour, dash, width, points) in enumerate(lines):
         rows, errors = zip(*points, strict=True)
         panel.plot(rows, errors, color=colour, linestyle=dash, linewidth=width, marker=".", zorder=20 - place)
         panel.text(
-            0.98,
-            0.98 - 0.068 * place,
+            0.98 if is_peer[place] else 0.02,
+            0.98 - NAME_HEIGHT * is_peer[:place].count(is_peer[place]),
             title,
             color=colour,
             fontsize=6.5,
-            ha="right",
+            ha="right" if is_peer[place] else "left",
             va="top",
             transform=panel.transAxes,
             zorder=30,
             path_effects=pictures.HALO,
         )
-    limit(panel, lines)
+    limit(panel, lines, max(sum(is_peer), len(lines) - sum(is_peer)))
     marks = [rows for rows, _ in lines[0][-1]]
     panel.set_xscale("log")
     panel.xaxis.set_major_locator(FixedLocator(marks))
