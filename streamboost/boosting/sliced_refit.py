@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
     from streamboost.replay import Replay
 
-FEWEST_DRAWN, MOST_DRAWN, DRAWN_SHARE = 8192, 32768, 4  # rows a tree is grown from: one in four, within these
+FEWEST_DRAWN, MOST_DRAWN, DRAWN_SHARE = 8192, 32768, 2  # rows a tree is grown from: one in two, within these
 EARLY = 2  # the work is done when one in so many of the rows until the next turn have come
 
 

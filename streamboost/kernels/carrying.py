@@ -12,6 +12,8 @@ from streamboost.kernels.histograms import Codes, Rows
 from streamboost.kernels.losses import LOGISTIC, POISSON, SOFTMAX, SQUARED, Rule, set_gradients
 from streamboost.kernels.tree_growing import Leaves, Sets
 
+TOGETHER = 64  # rows that go through a tree at a time
+
 
 @compiled
 def draw_rows(n: int, n_drawn: int, key: int) -> Rows:
@@ -73,22 +75,33 @@ def find_leaves_by_code(
     codes: Codes, start: int, stop: int, n_bins: int, depth: int, is_level: BoolArray, feature: IntArray, cut: Codes,
     subset: Sets, missing_left: BoolArray, leaf: Leaves,
 ) -> None:  # fmt: skip
-    """Write the leaf of the rows from ``start`` to ``stop`` in one tree, by their bin codes (d, room)."""
-    n_nodes = feature.shape[0]
-    column, last = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.uint8)
+    """Write the leaf of the rows from ``start`` to ``stop`` in one tree, by their bin codes (d, room).
+
+    Some rows at a time go a level down, so that no step waits for the one before; numbers without a sign spare the
+    check for those that count from the end.
+    """
+    n_nodes, room, flat = feature.shape[0], codes.shape[1], codes.reshape(codes.size)
+    column, last, missing = np.empty(n_nodes, np.uint64), np.empty(n_nodes, np.uint8), np.empty(n_nodes, np.uint8)
     has_levels = False
-    for p in range(n_nodes):
-        column[p], last[p] = max(feature[p], 0), cut[p] if feature[p] >= 0 else 255  # without a split all go left
+    for p in range(n_nodes):  # without a split all go left
+        column[p], last[p] = max(feature[p], 0) * room, cut[p] if feature[p] >= 0 else 255
+        missing[p] = n_bins if missing_left[p] else 255  # the code that goes left besides
         has_levels |= feature[p] >= 0 and is_level[feature[p]]
-    for s in range(start, stop):
-        p = 0
+    one, at = np.uint64(1), np.empty(TOGETHER, np.uint64)
+    for start_of_block in range(start, stop, TOGETHER):
+        first, n = np.uint64(start_of_block), np.uint64(min(TOGETHER, stop - start_of_block))
+        for s in range(n):
+            at[s] = np.uint64(0)
         for _ in range(depth):
-            code = codes[column[p], s]
-            goes_left = (code <= last[p]) | ((code == n_bins) & missing_left[p])
-            if has_levels and feature[p] >= 0 and is_level[feature[p]] and code != n_bins:
-                goes_left = (subset[p] >> np.uint64(code)) & np.uint64(1) != 0
-            p = 2 * p + 2 - int(goes_left)
-        leaf[s] = p - n_nodes
+            for s in range(n):
+                p = at[s]
+                code = flat[column[p] + first + s]
+                goes_right = np.uint64((code > last[p]) & (code != missing[p]))
+                if has_levels and feature[p] >= 0 and is_level[feature[p]] and code != n_bins:
+                    goes_right = one - ((subset[p] >> np.uint64(code)) & one)
+                at[s] = p + p + one + goes_right
+        for s in range(n):
+            leaf[first + s] = at[s] - np.uint64(n_nodes)
 
 
 @compiled

@@ -93,7 +93,8 @@ def walk_rows(
     feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
     subset, level_bins, cat_at, bounds = trees.subset, trees.level_bins, trees.cat_at, trees.bounds
     has_levels, has_bounds, other, l2 = level_bins.shape[1] > 0, bounds.shape[0] > 0, plan[OTHER], rates[L2]
-    few = n < FEW
+    few, flat, from_row, width = n < FEW, X.reshape(X.size), np.uint64(start), np.uint64(X.shape[1])
+    below = np.empty(n, np.uint64)
     leaf = np.zeros((n, n_trees if few else 1), np.uint16)
     now = np.empty((n, m))
     for s in range(n):
@@ -115,18 +116,20 @@ def walk_rows(
             at = i
         else:
             for s in range(n):
-                leaf[s, 0] = 0
+                below[s] = np.uint64(0)
             for level in range(depth):
-                first = node + i * n_nodes + (1 << level) - 1
-                for s in range(n):
-                    p = first + int(leaf[s, 0])
-                    v, cut = X[start + s, max(feature[p], 0)], threshold[p]
-                    goes_left = (v <= cut) | (missing_left[p] & (v != v))
+                first = np.uint64(node + i * n_nodes + (1 << level) - 1)
+                for s in range(np.uint64(n)):  # without a sign: no check for numbers that count from the end
+                    p = first + below[s]
+                    v, cut = flat[(from_row + s) * width + np.uint64(max(feature[p], 0))], threshold[p]
+                    goes_left = np.uint64((v <= cut) | (missing_left[p] & (v != v)))
                     if has_levels and cut != cut and v == v:
                         bins = level_bins[tree + i, cat_at[feature[p]]]
                         bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
-                        goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
-                    leaf[s, 0] = 2 * int(leaf[s, 0]) + 1 - int(goes_left)
+                        goes_left = (subset[p] >> bin_) & np.uint64(1)
+                    below[s] = below[s] + below[s] + np.uint64(1) - goes_left
+            for s in range(n):
+                leaf[s, 0] = below[s]
         step = trees.eta[tree + i]
         for s in range(n):
             q = plan[LEAF] + i * n_leaves + int(leaf[s, at])
