@@ -21,7 +21,7 @@ from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
 SOONEST_TURN = 4  # rows between two refits where sums are carried, at least
-SWEEP_SHARE = 0.7  # of the rows held come in while all learners have their turn: from sweep to sweep rows double
+SWEEP_SHARE = 0.5  # of the rows held come in while all learners have their turn
 FIRST_SWEEP = 8  # times as fast, as learners have nothing to say before
 HELD = ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried")  # what there is row after row, beside the codes
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new

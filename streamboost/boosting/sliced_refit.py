@@ -5,6 +5,10 @@ at once, but from a sample of the rows. What its leaves say is then told by *all
 that comes in; rows that did not choose the splits tell it without flattering them, so that such a tree is better than
 one that was grown from all rows, besides being cheaper. At the next turn the tree takes the place of the one before.
 When that is depends on the rows alone, so that the result is the same however rows are cut into chunks.
+
+Trees after one that has changed were fitted to what it left over before. So most trees keep their splits at their turn,
+and only what their leaves say is told anew, by the rows of now: one in :data:`REGROWN` is grown afresh, and of the
+first ones, which all others build on, none.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from streamboost.replay import Replay
 
 FEWEST_DRAWN, MOST_DRAWN, DRAWN_SHARE = 8192, 32768, 2  # rows a tree is grown from: one in two, within these
+REGROWN, FIRST_SHARE = 3, 10  # one in so many trees is grown afresh at its turn, but none of the first tenth
 EARLY = 2  # the work is done when one in so many of the rows until the next turn have come
 
 
@@ -44,11 +49,15 @@ class SlicedRefit:
         # Rows to come are written over the oldest when the window is full: those do not count.
         self.gone = int(replay.counts[AT]) if replay.fill == replay.window else 0
         self.n_gone = max(0, replay.fill + interval - replay.window)
-        rows = carrying.draw_rows(self.n_rows, n_drawn(self.n_rows), booster.seed * 2**32 + replay.n_turns)
-        gradient, _ = choose(booster).slopes(booster, rows)
         booster.cost.add(self.n_rows, 0, 1)
-        self.tree = stack.one_alike()
-        self.cut = self.tree.grow_from(replay.code_ring, replay.bins, rows, gradient, replay.weight[rows])
+        is_first = learner < stack.n_learners // FIRST_SHARE
+        if stack.feature[learner, 0] < 0 or ((learner + replay.sweeps) % REGROWN == 0 and not is_first):
+            rows = carrying.draw_rows(self.n_rows, n_drawn(self.n_rows), booster.seed * 2**32 + replay.n_turns)
+            gradient, _ = choose(booster).slopes(booster, rows)
+            self.tree = stack.one_alike()
+            self.cut = self.tree.grow_from(replay.code_ring, replay.bins, rows, gradient, replay.weight[rows])
+        else:
+            self.tree, self.cut = stack.copy_of(learner, replay.bins)
         self.leaf_ids = np.zeros(self.n_rows, np.uint16)
         self.sums = np.zeros((2**stack.max_depth, 2 * stack.n_outputs + 1))
 

@@ -11,6 +11,7 @@ from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.histograms import Codes, Rows
 from streamboost.kernels.losses import LOGISTIC, POISSON, SOFTMAX, SQUARED, Rule, set_gradients
 from streamboost.kernels.tree_growing import Leaves, Sets
+from streamboost.kernels.tree_rows import LevelBins
 
 TOGETHER = 64  # rows that go through a tree at a time
 
@@ -43,6 +44,38 @@ def take_codes(codes: Codes, columns: IntArray, rows: Rows) -> Codes:
         for s in range(rows.shape[0]):
             into[s] = column[rows[s]]
     return taken
+
+
+@compiled
+def snap_splits(
+    feature: IntArray, threshold: FloatArray, subset: Sets, level_bins: LevelBins, edges: FloatArray, n_edges: IntArray,
+    cat_at: IntArray, now: LevelBins, cut: Codes,
+) -> None:  # fmt: skip
+    """Let a tree split at the cut points there are now: move its thresholds to the nearest, and write the ``cut``.
+
+    A set of levels goes left as it did: ``level_bins`` (categories, levels) are the bins the tree knows, ``now`` those
+    it will know.
+    """
+    n_bins = edges.shape[1] + 1
+    for p in range(feature.shape[0]):
+        j, t = feature[p], threshold[p]
+        cut[p] = n_bins - 1
+        if j < 0:
+            continue
+        if t != t:  # levels
+            before, after, sides = level_bins[cat_at[j]], now[cat_at[j]], np.uint64(0)
+            for level in range(after.shape[0]):  # of levels that share a bin, the last decides
+                bit = np.uint64(1) << np.uint64(after[level])
+                if (subset[p] >> np.uint64(before[level])) & np.uint64(1) != 0:
+                    sides |= bit
+                else:
+                    sides &= ~bit
+            subset[p] = sides
+        elif t < np.inf and n_edges[j] > 0:
+            b = np.searchsorted(edges[j, : n_edges[j]], t)
+            if b == n_edges[j] or (b > 0 and t - edges[j, b - 1] < edges[j, b] - t):
+                b -= 1
+            cut[p], threshold[p] = b, edges[j, b]
 
 
 @compiled

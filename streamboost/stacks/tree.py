@@ -18,7 +18,7 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing, tree_rows
-from streamboost.kernels.carrying import take_codes
+from streamboost.kernels.carrying import snap_splits, take_codes
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
 from streamboost.stacks.base import LeafIds, Stack, Window
@@ -331,6 +331,20 @@ class TreeStack(Stack):
         for name, fresh in twin._fresh(1).items():
             setattr(twin, name, fresh)
         return twin
+
+    def copy_of(self, i: int, bins: Bins) -> tuple[TreeStack, NDArray[np.uint8]]:
+        """Return a stack of tree i alone, its splits at the cut points of ``bins``, and the last bins to go left."""
+        twin, cut = copy.copy(self), np.empty(self.feature.shape[1], np.uint8)
+        twin.n_learners = 1
+        for name in self._fresh(0):
+            setattr(twin, name, getattr(self, name)[i : i + 1].copy())
+        level_bins = bins.level_bins[bins.cat_at[self.categorical]]
+        snap_splits(
+            twin.feature[0], twin.threshold[0], twin.subset[0], twin.level_bins[0], bins.edges, bins.n_edges,
+            self.cat_at, level_bins, cut,
+        )  # fmt: skip
+        twin.level_bins[0] = level_bins
+        return twin, cut
 
     def take_tree(self, i: int, other: TreeStack) -> None:
         """Put the first tree of another stack, made as this one is, in the place of tree i."""
