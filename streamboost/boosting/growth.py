@@ -4,7 +4,7 @@ Its trees rest between refits, which come one at a time and in slices while rows
 them have had their turn when the rows held have doubled. With the rows its steps become smaller and its trees more,
 twice as many again where the latest doubling shows that it pays, and half where fewer do. It has a vote from the end of
 its first sweep on. If it has not earned one by the end of a trial it leaves, and the next one waits until there are
-twice as many rows; if it loses it later, as after a drift, it leaves, too.
+three times as many rows; if it loses it later, as after a drift, it leaves, too.
 
 After a table (:meth:`Growth.study`) the same booster is swept over its rows at once, as batch boosting would be. How
 far to believe it is told by rows held back: a smaller one, fitted to the rows before them, is compared there with what
@@ -36,11 +36,12 @@ FEWEST_ROWS = 1000  # of a table: with fewer, what is learned in one pass is as 
 HELD_BACK, MOST_HELD_BACK = 8, 4096  # one in so many rows, and no more than so many, tell how far to believe
 BEGIN = 2048  # rows that the longest memory holds where growth begins
 STEP, STEP_ROWS, LEAST_STEP, MOST_STEP = 0.1, 30_000, 0.03, 0.1  # the step at so many rows; it falls as rows ** -1/4
-LENGTH = 50.0  # of all steps together: what trees are worth, unless more or fewer pay
+LENGTH, LENGTH_OF_MANY = 50.0, 40.0  # of all steps together, unless more or fewer pay; of trees for many classes
 FEWEST_TREES, MOST_TREES = 32, 2000
 PAYS, MOST_TIMES = 0.02, 2.0  # of the loss, that twice as many must be expected to take off; as many at most
 TRIAL_TREES = 4  # one in so many of them, with twice the steps, before it has earned a vote
 PART, LARGER = 3, 1.5  # one in so many of the trees, with larger steps, are fitted to the rows before those held back
+WAIT = 3  # times as many rows as there were when a booster left, before the next one comes
 STEPS = (4, 2, 1)  # a vote for the first quarter of the trees, for the first half, and for all
 DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 10, 5, 254  # deeper where one tree speaks for many classes
 MOST_ROWS = 1 << 20  # that are held
@@ -73,9 +74,9 @@ class Growth:
         elif committee.n_rows >= self.rest_until and self._is_wanted(committee):
             assert first.replay is not None
             rows = Chunk(*first.replay.newest(first.replay.fill))
-            booster = make_booster(committee, rows, n_trees(len(rows.X)) // TRIAL_TREES, times=2.0)
+            booster = make_booster(committee, rows, n_trees(committee.loss, len(rows.X)) // TRIAL_TREES, times=2.0)
             if booster is None:
-                self.rest_until = 2 * committee.n_rows
+                self.rest_until = WAIT * committee.n_rows
             else:
                 self._insert(committee, booster)
 
@@ -89,8 +90,8 @@ class Growth:
             return
         n_back = min(n // HELD_BACK, MOST_HELD_BACK)
         before, back = (Chunk(*(each[part] for each in rows)) for part in (slice(None, -n_back), slice(-n_back, None)))
-        trial = make_booster(committee, before, n_trees(n) // PART, times=LARGER)
-        booster = make_booster(committee, rows, n_trees(n))
+        trial = make_booster(committee, before, n_trees(committee.loss, n) // PART, times=LARGER)
+        booster = make_booster(committee, rows, n_trees(committee.loss, n))
         if trial is None or booster is None:
             return
         trial.sweep()
@@ -115,7 +116,7 @@ class Growth:
             committee.hedge.leave(0)
             committee.boosters.pop(0)
             committee.hedge.experts[:, 0] -= 1
-            self.joined_at, self.is_proven, self.rest_until = -1, False, 2 * committee.n_rows
+            self.joined_at, self.is_proven, self.rest_until = -1, False, WAIT * committee.n_rows
             self.factor, self.sweeps = 1.0, 0
 
     def _is_wanted(self, committee: Committee) -> bool:
@@ -159,9 +160,9 @@ class Growth:
         elif gain * min(gain / gain_before if gain_before > 0.0 else 1.0, 1.0) > PAYS * whole:
             self.factor *= 2.0
         n, before = booster.replay.fill, booster.stack.n_learners
-        booster.descent = step_of(booster.loss, n)
-        wanted = int(min(max(n_trees(n) * min(self.factor, MOST_TIMES), FEWEST_TREES), MOST_TREES))
-        self.factor = wanted / n_trees(n)
+        booster.descent, usual = step_of(booster.loss, n), n_trees(booster.loss, n)
+        wanted = int(min(max(usual * min(self.factor, MOST_TIMES), FEWEST_TREES), MOST_TREES))
+        self.factor = wanted / usual
         if wanted > before:
             booster.grow(wanted - before)
         elif wanted < before:
@@ -215,9 +216,9 @@ def step_of(loss: Loss, n_rows: int, times: float = 1.0) -> GradientDescent:
     return GradientDescent(share) if loss.curves else GradientDescent(share=share)
 
 
-def n_trees(n_rows: int) -> int:
+def n_trees(loss: Loss, n_rows: int) -> int:
     """Return how many trees so many rows are worth."""
-    return int(min(LENGTH / step(n_rows), MOST_TREES))
+    return int(min((LENGTH_OF_MANY if loss.n_outputs > 2 else LENGTH) / step(n_rows), MOST_TREES))
 
 
 def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float = 1.0) -> Booster | None:

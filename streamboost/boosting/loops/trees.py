@@ -78,7 +78,7 @@ class TreeLoop(PlainLoop):
             buffers.load(boosters, [scale for _, scale in estimates])
         steps, ahead = NO_STEPS, np.empty((0, 0, scores.shape[1]))
         if held is not None:
-            steps, ahead = buffers.walk_ahead(model, chunk, start, first.rows_to_next_turn)
+            steps, ahead = buffers.walk_ahead(model, chunk, start, stop)
         carried = np.empty((stop - start if held is not None else 0, scores.shape[1]))
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
@@ -261,13 +261,13 @@ class SharedBuffers:
                 return False
         return True
 
-    def walk_ahead(self, model: BoostedModel, chunk: Chunk, start: int, n: int) -> tuple[IntArray, FloatArray]:
+    def walk_ahead(self, model: BoostedModel, chunk: Chunk, start: int, stop: int) -> tuple[IntArray, FloatArray]:
         """Return partial sums (n, steps, m) of a first booster that rests, of rows of a chunk from ``start`` on.
 
-        So many rows are walked at once as come before its next turn, and kept for calls with later rows of them.
+        Until ``stop`` neither its trees nor the experts change. What was walked is kept for calls with later rows.
         """
         if self.ahead is None or self.ahead.chunk is not chunk or not self.ahead.start <= start < self.ahead.stop:
-            stop, steps = min(start + n, len(chunk.X)), _steps(model)
+            steps = _steps(model)
             sums = np.empty((stop - start, len(steps), len(model.boosters[0].base.y0)))
             tree_loop.walk_ahead(
                 chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums
