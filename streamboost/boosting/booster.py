@@ -32,6 +32,7 @@ from streamboost.boosting.reservoir import Reservoir
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
+from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -358,13 +359,15 @@ class Booster(BoostedModel):
         leaf_ids = stack.refit(i, replay, self.loss.gradient(replay.carried, replay.y), replay.weight)
         replay.carried[:] -= self.eta[i] * stack.leaf_values(i)[leaf_ids]
 
-    def sweep(self) -> None:
-        """Refit all learners in turn, from the first on."""
+    def sweep(self, progress: Progress | None = None) -> None:
+        """Refit all learners in turn, from the first on; ``progress`` is called after each."""
         assert self.replay is not None
         self.detach()
         self.replay.turn = 0
-        for _ in range(self.stack.n_learners):
+        for i in range(self.stack.n_learners):
             self.refit_carried(self.replay.next_turn(self.stack))
+            if progress is not None:
+                progress(i + 1, self.stack.n_learners)
         self.replay.counts[WAITED] = 0
 
     # Growing.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from streamboost.evaluation.reports import Report
-    from streamboost.kernels.progress import Stage
+    from streamboost.kernels.progress import Stage, WorkStage
     from streamboost.runs.run import Run
     from streamboost.sources import Source
 
@@ -90,8 +90,8 @@ class Screen:
         if self.bar is not None:
             self.bar.stop()
 
-    def hear(self, stage: Stage | None) -> None:
-        """Show that kernels are being compiled, where there is a bar to show it on."""
+    def hear(self, stage: Stage | WorkStage | None) -> None:
+        """Show that kernels are being compiled, or a history fitted, where there is a bar to show it on."""
         if self.bar is not None:
             self.bar.update(self.task, said="learning rows" if stage is None else str(stage))
 

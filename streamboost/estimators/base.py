@@ -37,6 +37,7 @@ from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect, select_rows
 from streamboost.features.sparse_rows import SparseRows
+from streamboost.kernels.progress import Progress, WorkMeter
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
 
@@ -282,15 +283,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         growth = prepared.committee.growth if isinstance(prepared.X, np.ndarray) else None
         if growth is not None:
             growth.rest_until = NEVER  # the whole table comes at once, after it was learned row by row
-        scores = fresh._learn_prepared(prepared)
-        if growth is not None:
-            growth.rest_until = 2 * fresh.committee_.n_rows
-            fresh._study(growth, prepared, scores)
+        with WorkMeter() as meter:
+            n = len(prepared.weight)
+            meter.begin(f"learning {n:,} rows", n, lambda: prepared.committee.n_rows)
+            scores = fresh._learn_prepared(prepared)
+            if growth is not None:
+                meter.begin(f"sweeping over {n:,} rows")
+                growth.rest_until = 2 * fresh.committee_.n_rows
+                fresh._study(growth, prepared, scores, meter.count)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
         return self
 
-    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray) -> None:
+    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray, progress: Progress) -> None:
         """Sweep over prepared rows that were learned; ``scores`` are those of the vote before."""
         committee, counts = self.committee_, prepared.weight > 0
         y, said = self._coded(prepared.targets.y[counts], scores[counts])
@@ -298,7 +303,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             y, said = y - committee.origin, said - committee.origin
         X: Any = prepared.X
         rows = Chunk(np.ascontiguousarray(X[counts]), y, prepared.weight[counts] / committee.mean_weight)
-        growth.study(committee, rows, said)
+        growth.study(committee, rows, said, progress)
 
     def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return targets and scores as the loss has them, once all rows are known."""

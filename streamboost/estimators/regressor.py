@@ -118,7 +118,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
 
         Then, of 1,000 rows or more, all are swept over once more, as batch boosting does, if rows held back say that it
         pays (``memory="grow"``, and not for sparse rows). Rows that are in no order of time are better shuffled first:
-        ``X, y = sklearn.utils.shuffle(X, y)``.
+        ``X, y = sklearn.utils.shuffle(X, y)``. On a terminal or in a notebook a line says how far it is, if that takes
+        long. After Ctrl-C the model is what it was before.
 
         Parameters
         ----------
