@@ -163,9 +163,9 @@ def compare(
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_kinds, load_model
+    from streamboost.cli.saved_models import load_model
     from streamboost.estimators.describe import plain
-    from streamboost.evaluation.adapters import task_of
+    from streamboost.evaluation.adapters import known_kinds, task_of
     from streamboost.evaluation.predictions import predict
     from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
     from streamboost.runs.guard import Guard
@@ -220,9 +220,9 @@ def theory(
     import pyarrow as pa
 
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_columns, known_kinds, load_model
+    from streamboost.cli.saved_models import known_columns, load_model
     from streamboost.estimators.describe import plain
-    from streamboost.evaluation.adapters import task_of
+    from streamboost.evaluation.adapters import known_kinds, task_of
     from streamboost.runs.guard import Guard
     from streamboost.sources import BadRow
     from streamboost.theory.report import report

@@ -143,8 +143,9 @@ def run(
     """
     from streamboost.cli import run_steps as steps
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_kinds, load_model
+    from streamboost.cli.saved_models import load_model
     from streamboost.dashboard.export import write_page
+    from streamboost.evaluation.adapters import known_kinds
     from streamboost.evaluation.scorebook import choose_metrics
     from streamboost.kernels.progress import clock
     from streamboost.runs.run import Options, Run

@@ -18,13 +18,12 @@ from streamboost._types import Task
 from streamboost.cli.arguments import TASKS, UsageError, check_column, check_word
 from streamboost.cli.display import sentence_of
 from streamboost.cli.rows import PeekableSource
-from streamboost.cli.saved_models import known_kinds
 from streamboost.cli.wording import in_options
 from streamboost.cluster.crew import Cut
 from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
-from streamboost.evaluation.adapters import task_of
+from streamboost.evaluation.adapters import known_kinds, task_of
 from streamboost.evaluation.metric_base import Metric
 from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.reports import Report
