@@ -26,7 +26,7 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
-from streamboost.boosting.growth import NEVER, Growth
+from streamboost.boosting.growth import NEVER, Growth, can_grow, make_booster, n_trees
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
@@ -43,6 +43,14 @@ from streamboost.persistence import snapshots
 
 Row = Mapping[Hashable, Any]
 ASKS_BY_PROTOCOL = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # for the names of a polars frame
+
+
+def _most_rows(committee: Committee, rows: Chunk) -> int:
+    """How many rows such as these a booster that holds all rows may hold."""
+    if not can_grow(committee):
+        return len(rows.X)
+    booster = make_booster(committee, Chunk(*(each[:1] for each in rows)), n_trees(len(rows.X)))
+    return 0 if booster is None or booster.replay is None else booster.replay.window or 0
 
 
 class _FrameNames:
@@ -273,8 +281,11 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         finally:
             critical_section.leave(self, section)
 
-    def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        """Forget everything and learn the rows; if they are refused, nothing is forgotten."""
+    def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> FloatArray:
+        """Forget everything and learn the rows; if they are refused, nothing is forgotten.
+
+        Return the raw scores made before each row was learned, (n, m).
+        """
         if sample_weight is not None and not np.asarray(sample_weight, dtype=float).any():
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
@@ -293,7 +304,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 fresh._study(growth, prepared, scores, meter.count)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
-        return self
+        return scores
 
     def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray, progress: Progress) -> None:
         """Sweep over prepared rows that were learned; ``scores`` are those of the vote before."""
@@ -303,6 +314,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             y, said = y - committee.origin, said - committee.origin
         X: Any = prepared.X
         rows = Chunk(np.ascontiguousarray(X[counts]), y, prepared.weight[counts] / committee.mean_weight)
+        n_held = _most_rows(committee, rows)
+        if n_held < len(y):  # the newest are worth most
+            rows, said = Chunk(*(each[len(y) - n_held :] for each in rows)), said[len(y) - n_held :]
         growth.study(committee, rows, said, progress)
 
     def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,4 +1,4 @@
-"""A fit tells how far it is, and can be interrupted between two trees: the model is then what it was."""
+"""Fit: how far it is, interrupted between two trees, what it predicts on its way, and what it sweeps over."""
 
 import signal
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.boosting import critical_section
+from streamboost.boosting import critical_section, growth
 from streamboost.kernels.progress import WorkMeter
 from streamboost.persistence.object_graph import same_state
 
@@ -67,3 +67,32 @@ def test_ctrl_c_between_two_trees_leaves_the_model_as_it_was(kind, tree, monkeyp
     assert same_state(model, twin)
     monkeypatch.undo()
     assert same_state(model.fit(X, y), twin.fit(X, y))
+
+
+@pytest.mark.parametrize("kind", ["regression", "two", "three"])
+def test_fit_learn_is_fit_and_returns_what_a_pass_predicts(kind):
+    X, y = table()
+    if kind == "regression":
+        model, twin, one_pass = (SGBRegressor(random_state=0, n_estimators=4) for _ in range(3))
+        assert np.array_equal(model.fit_learn(X, y), one_pass.learn(X, y))
+    else:
+        y = np.array(["low", "high", "mid"])[np.digitize(y, [0.0] if kind == "two" else [-1.0, 1.0])]
+        model, twin, one_pass = (SGBClassifier(random_state=0, n_estimators=4) for _ in range(3))
+        prepared = one_pass.prepare(X, y, classes=np.unique(y))
+        predicted = model.fit_learn(X, y, method="predict_proba")
+        assert np.array_equal(predicted, one_pass.learn_prepared(prepared, method="predict_proba"))
+        labels = model.fit_learn(X, y)
+        assert np.array_equal(labels[1:], model.classes_[predicted.argmax(axis=1)][1:])
+    assert same_state(model, twin.fit(X, y))
+    assert model.n_samples_seen_ == len(X)
+
+
+def test_of_a_table_that_is_too_long_the_newest_rows_are_swept_over(monkeypatch):
+    X, y = table(4000)
+    monkeypatch.setattr(growth, "MOST_ROWS", 2500)
+    model = SGBRegressor(random_state=0, n_estimators=4, max_depth=3).fit(X, y)
+    booster = model.committee_.boosters[0]
+    assert booster.rests
+    assert np.array_equal(booster.replay.newest(4000)[0], X[-2500:])
+    assert model.events_[-1].detail.startswith("2,500 rows")
+    assert model.n_samples_seen_ == 4000
