@@ -271,11 +271,11 @@ def open_history(
     if STDIN in where:
         told = "but a history is read again if the run was killed, and standard input cannot be. Write it to a file"
         raise UsageError(f"the history is '-', {told}.")
+    if any(part.startswith(NOT_FILES) for part in where):
+        told = "may have no end, and a history has to. Name files, or leave out --then to learn it row by row."
+        raise UsageError(f"the history {' '.join(where)} {told}")
     try:
         opened = open_rows(where, given, strict=strict)
-        if opened.progress(None) is None:
-            told = "may have no end, and a history has to. Name files, or leave out --then to learn it row by row."
-            raise UsageError(f"the history {' '.join(where)} {told}")
         if kept is None:
             return opened
         if opened.first(kept["position"]) is not None:

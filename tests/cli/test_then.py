@@ -126,6 +126,7 @@ def test_a_history_is_shown_on_standard_error(files, capsys):
     ("words", "told"),
     [
         (["synthetic:friedman", "--then", "live.csv"], "may have no end, and a history has to. Name files"),
+        (["kafka://nowhere:1/sales", "--then", "live.csv"], "may have no end, and a history has to. Name files"),
         (["-", "--format", "csv", "--then", "live.csv"], "standard input cannot be. Write it to a file."),
         (["empty.csv", "--then", "live.csv"], "the history empty.csv has no rows. Name one that has some"),
         (["gone.csv", "--then", "live.csv"], "gone.csv does not exist"),
