@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -34,6 +33,7 @@ from streamboost.boosting.sliced_refit import SlicedRefit
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
+from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
@@ -380,7 +380,7 @@ class Booster(BoostedModel):
         """The step of a learner that takes its place now, where learners rest."""
         return float(self._schedule()[0])
 
-    def sweep(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def sweep(self, progress: Progress | None = None) -> None:
         """Refit all learners in turn, from the first on; ``progress`` is told how many of how many are done."""
         replay, N = self.replay, self.stack.n_learners
         assert replay is not None

@@ -25,6 +25,7 @@ from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.hedge import Expert, expert_losses
 from streamboost.descents import GradientDescent
 from streamboost.features.chunk import Chunk
+from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss
 from streamboost.replay import Replay
 from streamboost.stacks.tree import TreeStack
@@ -80,8 +81,8 @@ class Growth:
             else:
                 self._insert(committee, booster)
 
-    def study(self, committee: Committee, rows: Chunk, said: FloatArray) -> None:
-        """Sweep over all rows of a table, which the committee has learned.
+    def study(self, committee: Committee, rows: Chunk, said: FloatArray, progress: Progress | None = None) -> None:
+        """Sweep over all rows of a table, which the committee has learned; ``progress`` is called after each tree.
 
         Targets, and the scores ``said`` (n, m) of the vote before it learned each row, are measured from the origin.
         """
@@ -94,7 +95,9 @@ class Growth:
         booster = make_booster(committee, rows, n_trees(committee.loss, n))
         if trial is None or booster is None:
             return
-        trial.sweep()
+        tell = progress or (lambda done, total: None)
+        n_first, n_all = trial.stack.n_learners, trial.stack.n_learners + booster.stack.n_learners
+        trial.sweep(lambda done, _: tell(done, n_all))
         walk, loss = trial.walk_checked(back.X), committee.loss
         sums = [walk[:, trial.stack.n_learners // part] for part in STEPS]
         lost = np.stack([expert_losses(scores, back.y, loss) for scores in (*sums, said[-n_back:])])
@@ -103,7 +106,7 @@ class Growth:
         if _trust(committee, 0) < FORGOTTEN:
             self.leave(committee)
             return
-        booster.sweep()
+        booster.sweep(lambda done, _: tell(n_first + done, n_all))
         self.sweeps = 1
         detail = f"{n:,} rows, {booster.stack.n_learners} trees"
         committee.events.append(Event(committee.n_rows, "history studied", detail))

@@ -18,7 +18,7 @@ from streamboost.dashboard.observation import observe_report
 from streamboost.datasets import load_electricity
 from streamboost.errors import MissingDependency, require
 from streamboost.evaluation.prequential import prequential
-from streamboost.kernels.progress import Stage, clock
+from streamboost.kernels.progress import Stage, WorkStage, clock
 
 OURS, ONE = "streamboost", "one long memory"  # the second shows what the committee is worth
 COLORS = {OURS: "#c2410c", ONE: "#f59e0b", "logistic regression": "#2563eb", "same as last row": "#4d7c0f"}
@@ -43,7 +43,7 @@ def demo(rows: int | None = None, no_picture: bool = False) -> None:
             reports = []
             task = progress.add_task(name, total=len(y))
 
-            def hear(stage: Stage | None, task: TaskID = task, name: str = name) -> None:
+            def hear(stage: Stage | WorkStage | None, task: TaskID = task, name: str = name) -> None:
                 progress.update(task, description=name if stage is None or stage.is_over else f"{name}: {stage}")
 
             with clock.heard_by(hear):

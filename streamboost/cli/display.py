@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from streamboost.kernels.progress import Stage, WorkStage
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from streamboost.evaluation.reports import Report
-    from streamboost.kernels.progress import Stage
     from streamboost.runs.run import Run
-    from streamboost.sources import Source
 
 COLUMNS_SHOWN = 40
 SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
@@ -61,18 +61,23 @@ def print_columns(
 class Screen:
     """A progress bar on a terminal, elsewhere a line every few seconds; events are printed above."""
 
-    def __init__(self, console: Console, source: Source, run: Run) -> None:
-        self.console, self.source, self.run = console, source, run
+    def __init__(self, console: Console, run: Run) -> None:
+        self.console, self.run = console, run
+        self.is_history = run.history is not None  # what is learned at present
         self.bar: Progress | None = None
         self.last_line = time.monotonic()
         self.told: set[str] = set()  # metrics that do not apply
 
     def __enter__(self) -> Self:
+        self._begin_bar()
+        return self
+
+    def _begin_bar(self) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.table import Column
 
         if self.console.is_terminal and not self.console.quiet:
-            has_end = self.source.progress(self.run.position) is not None
+            has_end = self.run.progress() is not None
             words = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # which give way where it is narrow
             self.bar = Progress(
                 *([BarColumn(bar_width=20), TextColumn("{task.percentage:3.0f} %")] if has_end else [SpinnerColumn()]),
@@ -82,21 +87,35 @@ class Screen:
                 console=self.console,
                 expand=True,
             )
-            self.task = self.bar.add_task("rows", total=1.0 if has_end else None, said="waiting for rows")
+            said = "reading the history" if self.is_history else "waiting for rows"
+            self.task = self.bar.add_task("rows", total=1.0 if has_end else None, said=said)
             self.bar.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 
-    def hear(self, stage: Stage | None) -> None:
-        """Show that kernels are being compiled, where there is a bar to show it on."""
+    def _end_history(self) -> None:
+        """Say what was learned of the history; the source that comes now has a bar of its own."""
+        self.is_history, state = False, self.run.history_state or {}
+        older = f"; for {state['n_dropped']:,} older ones there was no room" if state["n_dropped"] else ""
+        self.console.print(f"History: {state['rows']:,} rows learned{older}.")
         if self.bar is not None:
-            self.bar.update(self.task, said="learning rows" if stage is None else str(stage))
+            self.bar.update(self.task, completed=1.0, said="history learned")
+            self.bar.stop()
+            self._begin_bar()
+
+    def hear(self, stage: Stage | WorkStage | None) -> None:
+        """Show that kernels are being compiled, or a history fitted, where there is a bar to show it on."""
+        if self.bar is None:
+            return
+        share = stage.done / stage.total if isinstance(stage, WorkStage) else None  # None: as it was
+        self.bar.update(self.task, completed=share, said="learning rows" if stage is None else str(stage))
 
     def see(self, report: Report) -> None:
         """Show a report."""
+        if self.is_history:
+            self._end_history()
         for metric in self.run.book.running if self.run.book and self.run.options.metrics else ():  # those asked for
             if metric.inapplicable and metric.name not in self.told:
                 self.told.add(metric.name)
@@ -105,7 +124,7 @@ class Screen:
             self.console.print(f"row {event.row:,}: {event.kind}, {event.detail}", style="cyan")
         if self.bar is not None:
             bad = f", {self.run.bad.n:,} bad" if self.run.bad.n else ""
-            self.bar.update(self.task, completed=self.source.progress(self.run.position), said=f"{report}{bad}")
+            self.bar.update(self.task, completed=self.run.progress(), said=f"{report}{bad}")
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.console.print(str(report), soft_wrap=True)
             self.last_line = time.monotonic()
@@ -147,6 +166,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     stopped = "stopped early; " if summary["stopped"] else ""
     print_metrics(console, f"{summary['rows']:,} rows learned{resumed}", summary["metrics"])
     lines = [f"{stopped}{summary['rows_per_second']:,.0f} rows/s, {summary['bad_rows']:,} bad rows"]
+    if summary["history"] and not summary["history"]["is_fitted"]:
+        lines.append("the history is not learned yet: the same command with --resume begins it again")
     lines += [f"  {found['rows']:,}, such as: {found['reason']}" for found in summary["bad_reasons"]]
     if summary["bad_rows"]:
         lines.append(f"  all in {summary['quarantine']}" if summary["quarantine"] else "  --model DIR keeps them")

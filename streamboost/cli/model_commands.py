@@ -66,6 +66,8 @@ def inspect(
             about = describe(load_model(model))
     if isinstance(found, Checkpoint):
         about["checkpoint"] = {"rows": found.rows, "position": found.position, "bad_rows": found.state.get("n_bad", 0)}
+        if history := found.state.get("history"):
+            about["checkpoint"]["history"] = {key: has for key, has in history.items() if key != "position"}
         if isinstance(book := found.state.get("book"), ScoreBook):
             about["metrics"] = plain_metrics(book.report())
     if as_json:
@@ -87,6 +89,8 @@ def _facts(about: dict[str, Any]) -> list[tuple[str, str]]:
         ("parameters", ", ".join(f"{key}={value}" for key, value in about["parameters"].items()) or "the defaults"),
         ("columns", ", ".join(f"{column['name']} ({column['kind']})" for column in about["columns"])),
     ]
+    if history := about.get("checkpoint", {}).get("history"):
+        facts.append(("history", f"{history['rows']:,} rows, fitted" if history["is_fitted"] else "not fitted yet"))
     if about["classes"] is not None:
         facts.append(("classes", ", ".join(map(str, about["classes"]))))
     return facts
@@ -163,9 +167,9 @@ def compare(
 ) -> None:
     """Score two models on the same rows, which neither of them learns."""
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_kinds, load_model
+    from streamboost.cli.saved_models import load_model
     from streamboost.estimators.describe import plain
-    from streamboost.evaluation.adapters import task_of
+    from streamboost.evaluation.adapters import known_kinds, task_of
     from streamboost.evaluation.predictions import predict
     from streamboost.evaluation.scorebook import ScoreBook, Scored, choose_metrics
     from streamboost.runs.guard import Guard
@@ -220,9 +224,9 @@ def theory(
     import pyarrow as pa
 
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_columns, known_kinds, load_model
+    from streamboost.cli.saved_models import known_columns, load_model
     from streamboost.estimators.describe import plain
-    from streamboost.evaluation.adapters import task_of
+    from streamboost.evaluation.adapters import known_kinds, task_of
     from streamboost.runs.guard import Guard
     from streamboost.sources import BadRow
     from streamboost.theory.report import report

@@ -56,7 +56,8 @@ def predict(
     """Predict the rows of a source with a saved model; the model stays as it is."""
     from streamboost.cli.prediction_output import PredictionColumns, check_csv_columns, check_out, writing
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_kinds, load_model
+    from streamboost.cli.saved_models import load_model
+    from streamboost.evaluation.adapters import known_kinds
 
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)

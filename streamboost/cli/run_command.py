@@ -43,6 +43,7 @@ EXAMPLES = examples(
     "streamboost run 'days/*.csv' --target price --model prices",
     "streamboost run 'days/*.csv' --target price --model prices --resume",
     "streamboost run tomorrow.csv --model prices --continue",
+    "streamboost run 'years/*.parquet' --then kafka://localhost/sales --target price --follow --model prices",
     "streamboost run - --format jsonl --target price --option max_depth=4 < rows",
     "streamboost run kafka://localhost/orders --target late --follow --model late",
 )
@@ -51,6 +52,14 @@ EXAMPLES = examples(
 def run(
     context: typer.Context,
     source: Annotated[list[str], typer.Argument(metavar="SOURCE", help=SOURCES, autocompletion=complete_sources)],
+    then: Annotated[
+        list[str] | None,
+        option(
+            "SOURCE is a history, fitted as a table; then go on with these rows. May be repeated.",
+            "LIVE",
+            complete=complete_sources,
+        ),
+    ] = None,
     target: Annotated[
         str | None, option("The column to predict; a run that goes on knows.", "COL", complete=complete_columns)
     ] = None,
@@ -139,12 +148,14 @@ def run(
 ) -> None:
     """Learn a stream: predict every row, then learn it, and say how that goes.
 
-    Ctrl-C ends the run with a checkpoint; the same command with --resume goes on. --continue takes new rows.
+    Ctrl-C ends the run with a checkpoint; the same command with --resume goes on. --continue takes new rows, and
+    HISTORY --then LIVE learns files as fit does before it goes on with a stream.
     """
     from streamboost.cli import run_steps as steps
     from streamboost.cli.rows import open_rows
-    from streamboost.cli.saved_models import known_kinds, load_model
+    from streamboost.cli.saved_models import load_model
     from streamboost.dashboard.export import write_page
+    from streamboost.evaluation.adapters import known_kinds
     from streamboost.evaluation.scorebook import choose_metrics
     from streamboost.kernels.progress import clock
     from streamboost.runs.run import Options, Run
@@ -155,6 +166,8 @@ def run(
         steps.check_report(report)
         if key is None and (workers is not None or ray is not None):
             raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
+        if then:
+            steps.check_then(source, context.obj, {"--continue": go_on, "--start-from": start_from, "--key": key})
         before = steps.read_before(model, "--continue" if go_on else "--resume") if resume or go_on else None
         target = steps.same_target(before, target, model, goes_on=resume or go_on)
         if before is not None:
@@ -163,12 +176,20 @@ def run(
         is_begun = before is not None and key is None
         start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
-        opened = open_rows(source, context.params, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)
-        if follow:
+        of_history, of_live = steps.split_options(context.params, then or source)
+        live = then or source
+        opened = open_rows(live, of_live, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)
+        history = steps.open_history(source, of_history, strict, before, console) if then else None
+        if follow and history is None:
             console.print("Waiting for rows; Ctrl-C ends.")
-        first, is_new_source = steps.first_rows(opened, before, target, go_on, context.obj)
+        if history is not None:
+            first, is_new_source = steps.first_of_history(history, source), False
+        else:
+            first, is_new_source = steps.first_rows(opened, before, target, go_on, context.obj)
         ignored = list(dict.fromkeys(ignore or ())) if before is None else steps.same_ignored(before, ignore, console)
         steps.check_columns(first, target, key, ignored, is_new=before is None)
+        if history is not None:
+            steps.check_live(open_rows(live, of_live, follow=follow, strict=False), target)
         chosen = steps.choose_task(task, before, start, first, target, console)
         parameters = steps.parse_options(chosen, option or [])
         if before is not None:
@@ -191,17 +212,19 @@ def run(
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
         rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored, "kinds": opened.kinds}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
-        one = Run(opened, learner, options, model, resume=resume or go_on, new_source=is_new_source)
+        goes_on = {"resume": resume or go_on, "new_source": is_new_source}
+        one = Run(opened, learner, options, model, **goes_on, history=history)
     with one, nullcontext() if key is None else closing(learner):
         if first is not None:
-            print_columns(console, first, target, chosen, ignored, opened.describe())
+            print_columns(console, first, target, chosen, ignored, (history or opened).describe())
         if one.rows:
             console.print(f"Resumed after {one.rows:,} rows{', with new ones' if is_new_source else ''}.")
         for sentence in one.store.damaged if one.store else ():
             console.print(f"Passed over: {sentence}", style="yellow")
         with usage_errors():
-            board = Dashboard(one, title=" ".join(source), target=target, port=dashboard_port if dashboard else None)
-        with board, Screen(console, opened, one) as screen, clock.heard_by(screen.hear):
+            title = " ".join([*source, *(["then", *then] if then else [])])
+            board = Dashboard(one, title=title, target=target, port=dashboard_port if dashboard else None)
+        with board, Screen(console, one) as screen, clock.heard_by(screen.hear):
             summary = steps.execute(one, [board.see, screen.see])
             if report is not None:
                 write_page(board.feed, report)

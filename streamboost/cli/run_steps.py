@@ -17,14 +17,13 @@ from rich.console import Console
 from streamboost._types import Task
 from streamboost.cli.arguments import TASKS, UsageError, check_column, check_word
 from streamboost.cli.display import sentence_of
-from streamboost.cli.rows import PeekableSource
-from streamboost.cli.saved_models import known_kinds
+from streamboost.cli.rows import NOT_FILES, PeekableSource, open_rows
 from streamboost.cli.wording import in_options
 from streamboost.cluster.crew import Cut
 from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
-from streamboost.evaluation.adapters import task_of
+from streamboost.evaluation.adapters import known_kinds, task_of
 from streamboost.evaluation.metric_base import Metric
 from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.reports import Report
@@ -35,7 +34,7 @@ from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, re
 from streamboost.runs.guard import Guard, label_kind
 from streamboost.runs.quarantine import TooManyBadRows
 from streamboost.runs.run import Interrupted, Run
-from streamboost.sources import ForeignPosition
+from streamboost.sources import FileSource, ForeignPosition
 from streamboost.sources.input_files import STDIN
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -92,6 +91,7 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         "task": one.options.task,
         "target": one.options.target,
         "metrics": {} if latest is None else plain_metrics(latest),
+        "history": one.history_state and {key: has for key, has in one.history_state.items() if key != "position"},
         "events": [event._asdict() for event in getattr(one.model, "events_", ())] if one.rows else [],
         **failed,
     }
@@ -233,6 +233,78 @@ def parse_interval(text: str) -> dict[str, Any]:
         if (rows or seconds or 0) > 0:
             return {"checkpoint_rows": rows, "checkpoint_seconds": seconds}
     raise UsageError(f"--checkpoint-every is {text!r}, expected rows such as 10000, or a time such as 30s or 5m.")
+
+
+# A history
+
+
+def check_then(history: Sequence[str], words: Sequence[str] | None, others: dict[str, Any]) -> None:
+    """Refuse options that contradict --then, and sources after it, where a shell has unfolded a glob."""
+    for name, value in others.items():
+        if value:
+            why = {"--continue": "goes on with a model", "--start-from": "begins with one"}.get(name, "makes many")
+            told = f"but {name} {why}, and a history is fitted to a new one. Leave one of them out."
+            raise UsageError(f"--then is given, {told}")
+    known = list(words or ())
+    begins = next((i for i, word in enumerate(known) if word.partition("=")[0] == "--then"), len(known))
+    for late in [part for part in history if part in known[begins:] and part not in known[:begins]]:
+        told = "which counts as history there. Put the history first, and quote a glob: --then 'days/*.csv'."
+        raise UsageError(f"{late!r} comes after --then LIVE, {told}")
+
+
+def split_options(given: dict[str, Any], live: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that say how rows are written, for a history and for the source after it."""
+    of_text = dict.fromkeys(("format", "delimiter", "decimal", "encoding", "names"))
+    is_files = not any(part.startswith(NOT_FILES) for part in live)
+    only_history = not is_files and given.get("then")
+    return given | ({"format": None} if STDIN in live else {}), given | (of_text if only_history else {})
+
+
+def open_history(
+    where: Sequence[str], given: dict[str, Any], strict: bool, before: Checkpoint | None, console: Console
+) -> PeekableSource | None:
+    """Open a history; None if the run to be resumed has learned it already."""
+    kept = None if before is None else before.state.get("history")
+    if before is not None and kept is None:
+        told = "but the run to be resumed was begun without a history, which comes first"
+        raise UsageError(f"--then is given, {told}. Leave out HISTORY --then, or begin in another directory.")
+    if STDIN in where:
+        told = "but a history is read again if the run was killed, and standard input cannot be. Write it to a file"
+        raise UsageError(f"the history is '-', {told}.")
+    if any(part.startswith(NOT_FILES) for part in where):
+        told = "may have no end, and a history has to. Name files, or leave out --then to learn it row by row."
+        raise UsageError(f"the history {' '.join(where)} {told}")
+    try:
+        opened = open_rows(where, given, strict=strict)
+        if kept is None:
+            return opened
+        if opened.first(kept["position"]) is not None:
+            console.print("The history has more rows than were learned of it; to learn them, see --continue.")
+    except FileNotFoundError:
+        if kept is None:
+            raise
+    except ForeignPosition as error:
+        told = "Name that one, or leave it out: streamboost run LIVE --model DIR --resume"
+        raise UsageError(f"the run to be resumed has learned another history: {error.found}. {told}") from error
+    return None
+
+
+def first_of_history(history: PeekableSource, where: Sequence[str]) -> Any:
+    """Return the first rows of a history; refuse one without any."""
+    first = history.first()
+    if first is None:
+        told = "Name one that has some, or leave out HISTORY --then to begin with nothing learned."
+        raise UsageError(f"the history {' '.join(where)} has no rows. {told}")
+    return first
+
+
+def check_live(opened: PeekableSource, target: str) -> None:
+    """Refuse files without the target before a history is learned; whatever has to be waited for is met later."""
+    if opened.progress(None) is None or not isinstance(opened.source, FileSource):
+        return
+    first = opened.first()
+    if first is not None:
+        check_column(target, first.column_names, "in the rows of --then, --target")
 
 
 # Resuming

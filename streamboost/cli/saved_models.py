@@ -8,8 +8,6 @@ from typing import Any
 from streamboost.cli.arguments import UsageError
 from streamboost.cluster.crew import Cut
 from streamboost.estimators.base import StreamEstimator
-from streamboost.estimators.describe import column_kinds
-from streamboost.features.reading import Kind
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.persistence.snapshots import load
 
@@ -35,12 +33,6 @@ def known_columns(model: StreamEstimator, table: Any) -> Any:
     """Return the columns of a table that a model has learned with."""
     names = model.encoder_.names
     return table.select([name for name in table.column_names if names is None or name in names])
-
-
-def known_kinds(model: object, target: str | None = None) -> dict[str, Kind]:
-    """Return what a model knows of columns by name, the target among them if its classes are text."""
-    has_text = getattr(getattr(model, "labels_", None), "kind", None) == "string"
-    return column_kinds(model) | ({target: "category"} if target is not None and has_text else {})
 
 
 def load_file(path: Path) -> Any:

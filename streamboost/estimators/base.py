@@ -26,7 +26,7 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
-from streamboost.boosting.growth import NEVER, Growth
+from streamboost.boosting.growth import NEVER, WAIT, Growth, can_grow, make_booster, n_trees
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
@@ -37,11 +37,20 @@ from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.reading import Dialect, select_rows
 from streamboost.features.sparse_rows import SparseRows
+from streamboost.kernels.progress import Progress, WorkMeter
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
 
 Row = Mapping[Hashable, Any]
 ASKS_BY_PROTOCOL = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # for the names of a polars frame
+
+
+def _most_rows(committee: Committee, rows: Chunk) -> int:
+    """How many rows such as these a booster that holds all rows may hold."""
+    if not can_grow(committee):
+        return len(rows.X)
+    booster = make_booster(committee, Chunk(*(each[:1] for each in rows)), n_trees(committee.loss, len(rows.X)))
+    return 0 if booster is None or booster.replay is None else booster.replay.window or 0
 
 
 class _FrameNames:
@@ -272,8 +281,11 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         finally:
             critical_section.leave(self, section)
 
-    def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        """Forget everything and learn the rows; if they are refused, nothing is forgotten."""
+    def _restart(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> FloatArray:
+        """Forget everything and learn the rows; if they are refused, nothing is forgotten.
+
+        Return the raw scores made before each row was learned, (n, m).
+        """
         if sample_weight is not None and not np.asarray(sample_weight, dtype=float).any():
             raise ValueError("sample_weight is zero in every row, expected one above 0: there is nothing to learn.")
         fresh = type(self)(**self.get_params(deep=False))
@@ -282,15 +294,19 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         growth = prepared.committee.growth if isinstance(prepared.X, np.ndarray) else None
         if growth is not None:
             growth.rest_until = NEVER  # the whole table comes at once, after it was learned row by row
-        scores = fresh._learn_prepared(prepared)
-        if growth is not None:
-            growth.rest_until = 2 * fresh.committee_.n_rows
-            fresh._study(growth, prepared, scores)
+        with WorkMeter() as meter:
+            n = len(prepared.weight)
+            meter.begin(f"learning {n:,} rows", n, lambda: prepared.committee.n_rows)
+            scores = fresh._learn_prepared(prepared)
+            if growth is not None:
+                meter.begin(f"sweeping over {n:,} rows")
+                growth.rest_until = WAIT * fresh.committee_.n_rows
+                fresh._study(growth, prepared, scores, meter.count)
         kept = {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
         self.__dict__ = kept | fresh.__dict__  # in one step: an interrupt finds the old model or the new one
-        return self
+        return scores
 
-    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray) -> None:
+    def _study(self, growth: Growth, prepared: Prepared, scores: FloatArray, progress: Progress) -> None:
         """Sweep over prepared rows that were learned; ``scores`` are those of the vote before."""
         committee, counts = self.committee_, prepared.weight > 0
         y, said = self._coded(prepared.targets.y[counts], scores[counts])
@@ -298,7 +314,10 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             y, said = y - committee.origin, said - committee.origin
         X: Any = prepared.X
         rows = Chunk(np.ascontiguousarray(X[counts]), y, prepared.weight[counts] / committee.mean_weight)
-        growth.study(committee, rows, said)
+        n_held = _most_rows(committee, rows)
+        if n_held < len(y):  # the newest are worth most
+            rows, said = Chunk(*(each[len(y) - n_held :] for each in rows)), said[len(y) - n_held :]
+        growth.study(committee, rows, said, progress)
 
     def _coded(self, y: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return targets and scores as the loss has them, once all rows are known."""

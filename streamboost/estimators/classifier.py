@@ -77,8 +77,17 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         says so: shuffle such rows first. In a pipeline of imbalanced-learn the step after the sampler does it:
         ``FunctionSampler(func=sklearn.utils.shuffle, validate=False)``.
         """
-        classes = None if y is None else Labels().encode(_label_column(y))[1]
-        return self._restart(X, y, sample_weight, classes=classes)
+        self._restart(X, y, sample_weight, classes=_classes_of(y))
+        return self
+
+    def fit_learn(self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict") -> NDArray[Any]:
+        """Fit; return what was predicted of each row before it was learned, as :meth:`learn` does.
+
+        Arguments as in :meth:`fit`; ``method``, ``"predict"`` by default, as in :meth:`learn`.
+        """
+        self._check_method(method)
+        scores = self._restart(X, y, sample_weight, classes=_classes_of(y))
+        return self.predict_from_scores(self._class_scores(scores), method)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Learn the rows after all those learned before; arguments as in :meth:`fit`.
@@ -337,6 +346,10 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         rows = np.concatenate([*remembered, *([] if x is None else [x])])
         others = np.logaddexp.reduce(committee.score(rows), axis=1)  # (rows,)
         committee.add_outputs(loss, float(others.min()) - math.log(committee.n_rows + 1))
+
+
+def _classes_of(y: Any) -> Any:
+    return None if y is None else Labels().encode(_label_column(y))[1]
 
 
 def _label_column(y: Any) -> Any:

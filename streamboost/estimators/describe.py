@@ -8,7 +8,6 @@ from typing import Any
 
 from streamboost.estimators import SGBClassifier
 from streamboost.estimators.base import StreamEstimator
-from streamboost.features.reading import Kind
 from streamboost.persistence.object_graph import count_bytes
 
 
@@ -64,13 +63,6 @@ def describe(model: StreamEstimator) -> dict[str, Any]:
     if isinstance(model, SGBClassifier):
         about["classes"] = [plain(label) for label in model.classes_.tolist()]
     return about
-
-
-def column_kinds(model: Any) -> dict[str, Kind]:
-    """What a model knows of columns by name: number, category or date; nothing, as long as it has learned nothing."""
-    encoder = getattr(model, "encoder_", None)
-    named = zip(getattr(encoder, "names", None) or (), getattr(encoder, "kinds", ()), strict=False)
-    return {str(name): kind for name, kind in named if kind is not None}
 
 
 def importances(model: StreamEstimator) -> dict[str, float] | None:

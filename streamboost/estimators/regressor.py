@@ -116,9 +116,10 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn the rows in one pass, in their order: the last ones count most.
 
-        Then, of 1,000 rows or more, all are swept over once more, as batch boosting does, if rows held back say that it
-        pays (``memory="grow"``, and not for sparse rows). Rows that are in no order of time are better shuffled first:
-        ``X, y = sklearn.utils.shuffle(X, y)``.
+        Then, of 1,000 rows or more, all, or the newest that there is memory for, are swept over once more, as batch
+        boosting does, if rows held back say that it pays (``memory="grow"``, and not for sparse rows). Rows that are in
+        no order of time are better shuffled first: ``X, y = sklearn.utils.shuffle(X, y)``. On a terminal or in a
+        notebook a line says how far it is, if that takes long. After Ctrl-C the model is what it was before.
 
         Parameters
         ----------
@@ -129,7 +130,15 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
             Weights count relative to the mean of those seen so far; a row of weight 0 is as if it had not come. A row
             of weight 2 is not the same as two rows, which a stream would meet one after the other.
         """
-        return self._restart(X, y, sample_weight)
+        self._restart(X, y, sample_weight)
+        return self
+
+    def fit_learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
+        """Fit; return what was predicted of each row before it was learned, as :meth:`learn` does.
+
+        Arguments as in :meth:`fit`.
+        """
+        return self.predict_from_scores(self._restart(X, y, sample_weight))
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows after all those learned before; arguments as in :meth:`fit`."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streamboost._types import Task
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.evaluation.predictions import Predictions, from_values, predict, predict_then_learn
+from streamboost.features.reading import Kind
 
 NO_TARGETS = np.zeros(0)
 
@@ -158,6 +159,19 @@ def gives_probabilities(model: Any) -> bool:
     if river is not None and isinstance(last, river.Classifier):
         return type(last).predict_proba_one is not river.Classifier.predict_proba_one
     return hasattr(last, "predict_proba_one")
+
+
+def column_kinds(model: Any) -> dict[str, Kind]:
+    """What a model knows of columns by name: number, category or date; nothing, as long as it has learned nothing."""
+    encoder = getattr(model, "encoder_", None)
+    named = zip(getattr(encoder, "names", None) or (), getattr(encoder, "kinds", ()), strict=False)
+    return {str(name): kind for name, kind in named if kind is not None}
+
+
+def known_kinds(model: object, target: str | None = None) -> dict[str, Kind]:
+    """Return what a model knows of columns by name, the target among them if its classes are text."""
+    has_text = getattr(getattr(model, "labels_", None), "kind", None) == "string"
+    return column_kinds(model) | ({target: "category"} if target is not None and has_text else {})
 
 
 def task_of(model: Any, y: NDArray[Any] = NO_TARGETS) -> Task:

@@ -36,6 +36,11 @@ def predict_then_learn(model: Any, X: Any, y: NDArray[Any], probabilities: bool 
     return _predictions(model, partial(model.learn, X, y), probabilities)
 
 
+def predict_then_fit(model: Any, X: Any, y: NDArray[Any]) -> Predictions:
+    """Let a streamboost estimator fit a table; return what it predicted of each row just before it learned it."""
+    return _predictions(model, partial(model.fit_learn, X, y), None)
+
+
 def learn_prepared(model: Any, prepared: Any) -> Predictions:
     """Let a streamboost estimator learn rows it has prepared; return what it predicted of each just before."""
     return _predictions(model, partial(model.learn_prepared, prepared), None)

@@ -8,6 +8,9 @@ The order of events for every chunk of rows::
 
 A checkpoint holds the model, the position in the source, the scores and how much was written. Resuming removes what was
 written after it, so a run that was killed and resumed is the same as one that never stopped.
+
+A history (:mod:`streamboost.runs.history`) comes before all this: it is read, fitted as one table, and a checkpoint
+follows. Until then there is nothing to go back to: a run that was killed before reads and fits it again.
 """
 
 from __future__ import annotations
@@ -27,18 +30,27 @@ from numpy.typing import NDArray
 
 from streamboost._types import Task
 from streamboost.errors import writing
+from streamboost.evaluation.adapters import known_kinds
 from streamboost.evaluation.metrics import AUC
-from streamboost.evaluation.predictions import Predictions, concatenate, no_predictions, predict_then_learn
+from streamboost.evaluation.predictions import (
+    Predictions,
+    concatenate,
+    no_predictions,
+    predict_then_fit,
+    predict_then_learn,
+)
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics
-from streamboost.kernels.progress import clock
+from streamboost.kernels.progress import WorkMeter, clock
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
-from streamboost.runs.guard import Guard
+from streamboost.runs.guard import Guard, ValidatedRows
+from streamboost.runs.history import MOST_MB, NewestRows, Rows, check_history, find_refused
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
 from streamboost.runs.quarantine import BadRows
 from streamboost.sources import BadRow, Batch, Source
 
 logger = logging.getLogger(__name__)
+HISTORY_REPORTS = 50  # of a history, beside those with events: all come at once, and a page may be drawn for each
 
 
 class Interrupted(Exception):
@@ -73,7 +85,8 @@ class Options:
     ignore : sequence of str
         Columns to leave out; none by default.
     kinds : dict
-        The ``kinds`` that the source was opened with, none by default; checkpoints keep them for a resumed run.
+        The ``kinds`` that the source was opened with, none by default; checkpoints keep them for a resumed run. After
+        a history they are what the model then knows of columns, and the source is told.
     """
 
     target: str
@@ -112,6 +125,16 @@ class Run:
     new_source : bool
         Go on from there with another source than before, which is read from its beginning; False by default. Model,
         scores, row numbers and outputs go on; if stopped on the way, resume without this.
+    history : Source, optional
+        Rows to be fitted first, as ``model.fit`` does: one pass, whose predictions are scored and kept as ever, then
+        sweeps over the rows. It has to end, and the newest 1,048,576 rows count, or 1,024 MB (``memory_limit_mb``) of
+        them. None by default; if the run to be resumed has fitted its history, this is passed over.
+
+    Attributes
+    ----------
+    history_state : dict or None
+        Whether the history ``is_fitted``; then also its ``rows`` learned, ``n_dropped``, the number of older ones for
+        which there was no room, and the ``position`` at its end. None if there was no history.
 
     Examples
     --------
@@ -139,9 +162,15 @@ class Run:
         *,
         resume: bool = False,
         new_source: bool = False,
+        history: Source | None = None,
     ) -> None:
         if getattr(model, "is_frozen", False):
             raise ValueError("model is frozen, expected one that learns. Pass the one it was made of.")
+        if history is not None:
+            check_history(history, model)
+        self.history = history  # None once it is fitted
+        self.history_state: dict[str, Any] | None = None if history is None else {"is_fitted": False}
+        self.kinds: Mapping[str, str] = dict(options.kinds)
         self.source, self.model, self.options = source, model, options
         self._has_new_source = new_source
         self.rows = self.rows_read = self._rows_before = 0
@@ -154,7 +183,8 @@ class Run:
         self._is_whole = True  # model, position and outputs belong together: not so in the middle of a chunk
         self._is_begun = self._is_resumed = False
         self._stopping = self.is_waiting = False
-        self._borrowed: dict[str, Any] = {}  # attributes of the source that this run has replaced
+        self._borrowed: list[tuple[Source, str, Any]] = []  # attributes of sources that this run has replaced
+        self._n_waiting = 0  # good rows of a history that is not fitted yet
         self._saved = (0, time.monotonic())
         self._way_out = "begin anew" if directory is None else "resume: no row is lost"  # where there is no room
         self.store = None if directory is None else CheckpointStore(directory)
@@ -171,15 +201,24 @@ class Run:
         except BaseException:
             self.close()
             raise
-        reader: Any = source  # of whatever class: not all have these attributes
-        if not options.strict and getattr(reader, "on_bad", None) == "raise":
-            self._borrowed["on_bad"], reader.on_bad = "raise", self._hold_bad
-        if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
-            self._borrowed["stop"], reader.stop = None, lambda: self._stopping
+        for reader in (self.history, source):
+            if not options.strict and getattr(reader, "on_bad", None) == "raise":
+                self._borrow(reader, "on_bad", self._hold_bad)
+            if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
+                self._borrow(reader, "stop", lambda: self._stopping)
+
+    def _borrow(self, reader: Any, name: str, value: Any) -> None:
+        """Replace an attribute of a source until the run is closed."""
+        self._borrowed.append((reader, name, getattr(reader, name)))
+        setattr(reader, name, value)
 
     def _resume(self, found: Checkpoint, resume: bool, directory: str) -> None:
         """Restore a checkpoint; refuse one that does not belong to this run."""
         state = found.state
+        kept = state.get("history")
+        if resume and kept is not None and not kept["is_fitted"] and self.history is None:
+            told = "which has to be learned first. Name it again (HISTORY --then SOURCE), or another directory."
+            raise ValueError(f"the run in {directory!r} was stopped while it learned its history, {told}")
         n_rows = state["rows_read"] if resume else found.rows  # without resume, all may have been bad
         is_empty = not n_rows and not getattr(found.model, "number", 0)  # of a model on workers
         if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
@@ -200,6 +239,13 @@ class Run:
             if (known := state.get(name)) != (given := getattr(self.options, name)):
                 told = f"but the model in {directory!r} was made for {known!r}"
                 raise ValueError(f"{name} is {given!r}, {told}. Say so, or name another directory.")
+        if kept is None and self.history is not None:
+            told = "was begun without a history, which comes first. Leave it out, or name another directory."
+            raise ValueError(f"a history is given, but the run in {directory!r} {told}")
+        if kept is not None:
+            self.history, self.history_state = None if kept["is_fitted"] else self.history, kept
+            if kept["is_fitted"] and not self._has_new_source:
+                self._set_kinds(state["given"]["kinds"])
         self._resume_predictions(state)
         if hasattr(self.model, "attach"):
             self.model.attach(found.model)
@@ -231,7 +277,9 @@ class Run:
     def reports(self) -> Iterator[Report]:
         """Learn the source; yield a report every so many rows, and one at the end."""
         try:
-            for batch in self._batches():
+            if self.history is not None:
+                yield from self._fit_history(self.history)
+            for batch in self._batches(self.source, self.position):
                 yield from self._learn_batch(batch)
                 if self._is_checkpoint_due():
                     self.checkpoint()
@@ -240,7 +288,7 @@ class Run:
             self._is_whole = True
             if self.book is not None:
                 yield from self.book.close(self.model)
-            self.bad.check(self.rows - self._rows_before, is_end=not self._stopping)
+            self.bad.check(self._n_good, is_end=not self._stopping)
         finally:  # also where the source fails: what was learned is kept, but not half of a chunk
             if self.book is not None and (self._is_whole or self.store is None):
                 self.checkpoint()
@@ -252,12 +300,21 @@ class Run:
     def _hold_bad(self, bad: BadRow) -> None:
         """Keep a row that the source cannot read; one too many ends the run, though no good row may come any more."""
         self.bad.hold(bad)
-        at_most = self.rows - self._rows_before + self.options.chunk  # good ones: a chunk may be on its way
+        at_most = self._n_good + self.options.chunk  # a chunk may be on its way
         self.bad.check(at_most, is_end=False)
 
-    def _batches(self) -> Iterator[Batch]:
-        """Read the source; while it waits, :class:`Interrupted` may be raised."""
-        batches = iter(self.source.read(self.position, self.options.chunk))
+    @property
+    def _n_good(self) -> int:
+        """Good rows since the run began or was resumed."""
+        return self.rows - self._rows_before + self._n_waiting
+
+    def progress(self) -> float | None:
+        """Return the share of the source at hand that is done, from 0 to 1; None if it has no end."""
+        return self.source.progress(self.position) if self.history is None else 0.0
+
+    def _batches(self, source: Source, position: Any) -> Iterator[Batch]:
+        """Read a source; while it waits, :class:`Interrupted` may be raised."""
+        batches = iter(source.read(position, self.options.chunk))
         while not self._stopping:
             try:
                 self.is_waiting = True
@@ -270,16 +327,91 @@ class Run:
                 return
             yield batch
 
-    def _learn_batch(self, batch: Batch) -> Iterator[Report]:
+    def _fit_history(self, history: Source) -> Iterator[Report]:
+        """Read the history and fit it; a checkpoint follows."""
+        self._is_whole = False  # until the end: there is nothing to keep on the way
+        read = self._read_history(history)
+        if read is None:
+            return
+        held, position, n_read = read
+        try:
+            self.is_waiting = True  # a signal ends it: a model is fitted or it is not
+            started = clock.working_time()
+            rows, predicted = self._fit(held.rows())
+            seconds = clock.working_time() - started
+        except Interrupted:
+            return
+        finally:
+            self.is_waiting = False
+        assert self.book is not None
+        self.rows, self.rows_read, self._n_waiting = len(rows.y), n_read, 0
+        if self.predictions is not None:
+            with writing(self.predictions.directory, self._way_out):
+                self.predictions.add(prediction_table(self.predictions.schema, rows.numbers, rows.y, predicted))
+        reports = [*self.book.add(Scored(rows.y, predicted, seconds), self.model), *self.book.close(self.model)]
+        fitted = {"is_fitted": True, "rows": self.rows, "n_dropped": held.n_dropped, "position": position}
+        self.history, self.history_state = None, fitted
+        self._set_kinds(known_kinds(self.model, self.options.target))
+        self._is_whole = True
+        self.checkpoint()
+        last, step = len(reports) - 1, -(-len(reports) // HISTORY_REPORTS)
+        yield from (one for i, one in enumerate(reports) if one.events or i == last or i % step == step - 1)
+
+    def _set_kinds(self, kinds: Mapping[str, str]) -> None:
+        """Have the source read as the history has told."""
+        self.kinds = kinds
+        if hasattr(self.source, "kinds"):
+            self.source.kinds = kinds
+
+    def _read_history(self, history: Source) -> tuple[NewestRows, Any, int] | None:
+        """Return the good rows of a history, the position at its end and the number of its rows; None if stopped."""
+        held, position, n_read = NewestRows(most_mb=getattr(self.model, "memory_limit_mb", None) or MOST_MB), None, 0
+        with WorkMeter() as meter:
+            meter.begin("reading the history", 1.0, lambda: history.progress(position) or 0.0)
+            for batch in self._batches(history, None):
+                table, checked = self._validate(batch, n_read)
+                held.add(Rows(checked.X, checked.y, n_read + np.flatnonzero(checked.good)))
+                self.guard.observe(checked.y)
+                self._n_waiting += len(checked.y)
+                position, n_read = batch.position, n_read + table.num_rows
+                self.bad.check(self._n_good, is_end=False)
+        if self._stopping:
+            return None
+        self.bad.quarantine_unread()
+        self.bad.check(self._n_good)
+        if not len(held):
+            bad = f"all {self.bad.n:,} are bad, such as: {self.bad.most_frequent(1)[0]['reason']}" if self.bad.n else ""
+            raise ValueError(f"the history has no row to learn{bad and ': '}{bad or '. Name one that has some.'}")
+        return held, position, n_read
+
+    def _fit(self, rows: Rows) -> tuple[Rows, Predictions]:
+        """Fit rows; quarantine those that the model refuses."""
+        try:
+            return rows, predict_then_fit(self.model, rows.X, rows.y)
+        except (TypeError, ValueError):
+            reasons = {} if self.options.strict else find_refused(self.model, rows, self.options.chunk)
+            if len(reasons) in (0, len(rows.y)):  # it is not about one row
+                raise
+        self._quarantine_refused(rows.X, rows.y, rows.numbers, reasons)
+        rows = rows.where(~np.isin(np.arange(len(rows.y)), list(reasons)))
+        return rows, predict_then_fit(self.model, rows.X, rows.y)
+
+    def _validate(self, batch: Batch, first_row: int) -> tuple[Any, ValidatedRows]:
+        """Return the table of a batch, and its good rows; the bad ones are in quarantine then."""
         table = batch.table.drop_columns([name for name in self.options.ignore if name in batch.table.column_names])
         if not self._is_begun:
             self._begin(table)
-        assert self.book is not None
         checked = self.guard.validate(table, self.options.target, self.options.task, self.model)
-        self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
+        if self.history is None:
+            self._is_whole = self.options.strict  # then a bad row ends the run before anything has changed
         self.bad.quarantine_unread()
         for row, reason in checked.reasons.items():
-            self.bad.quarantine(reason, row=self.rows_read + row, values=table.slice(row, 1).to_pylist()[0])
+            self.bad.quarantine(reason, row=first_row + row, values=table.slice(row, 1).to_pylist()[0])
+        return table, checked
+
+    def _learn_batch(self, batch: Batch) -> Iterator[Report]:
+        table, checked = self._validate(batch, self.rows_read)
+        assert self.book is not None
         self._is_whole = False
         reports: list[Report] = []
         if len(checked.y):
@@ -296,7 +428,7 @@ class Run:
         self.rows_read += table.num_rows
         self.position = batch.position
         self._is_whole = True
-        self.bad.check(self.rows - self._rows_before, is_end=False)
+        self.bad.check(self._n_good, is_end=False)
         yield from reports  # last: whoever stops listening here stops between two chunks
 
     def _begin(self, table: Any) -> None:
@@ -327,19 +459,24 @@ class Run:
             if self.options.strict:
                 raise
             refusal = error
-        kept, predicted, refused = [], [], []
+        kept, predicted, refused = [], [], {}
         for row in range(len(y)):
             try:
                 predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
             except (TypeError, ValueError) as error:
-                refused.append((row, re.sub(r"\brow 0\b", f"row {numbers[row]}", str(error))))
+                refused[row] = str(error)
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
-        whole = X.append_column(self.options.target, pa.array(y.tolist()))
-        for row, reason in refused:
-            self.bad.quarantine(reason, row=int(numbers[row]), values=whole.slice(row, 1).to_pylist()[0])
+        self._quarantine_refused(X, y, numbers, refused)
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
+
+    def _quarantine_refused(self, X: Any, y: NDArray[Any], numbers: NDArray[Any], reasons: Mapping[int, str]) -> None:
+        """Quarantine rows that the model refuses, each asked by itself."""
+        whole = X.append_column(self.options.target, pa.array(y.tolist()))
+        for row, reason in reasons.items():
+            told = re.sub(r"\brow 0\b", f"row {numbers[row]}", reason)
+            self.bad.quarantine(told, row=int(numbers[row]), values=whole.slice(row, 1).to_pylist()[0])
 
     def _is_checkpoint_due(self) -> bool:
         rows, moment = self._saved
@@ -389,7 +526,8 @@ class Run:
             "bad_places": self.bad.places,
             "bad_reasons": self.bad.reasons,
             "predictions": None if self.predictions is None else self.predictions.state(),
-            "given": {"ignore": list(self.options.ignore), "predictions": given, "kinds": dict(self.options.kinds)},
+            "given": {"ignore": list(self.options.ignore), "predictions": given, "kinds": self.kinds},
+            "history": self.history_state,
             "quarantine": [self.bad.n, self.bad.length],
         }
 
@@ -398,7 +536,7 @@ class Run:
         if self.store is not None:
             self.store.close()
         while self._borrowed:
-            setattr(self.source, *self._borrowed.popitem())
+            setattr(*self._borrowed.pop())
 
     def __enter__(self) -> Run:
         return self

@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from streamboost.estimators.describe import column_kinds, size
+from streamboost.estimators.describe import size
 from streamboost.estimators.freezing import freeze
+from streamboost.evaluation.adapters import column_kinds
 from streamboost.live.request_checks import known_columns
 from streamboost.serving.errors import RETRY, Refused
 

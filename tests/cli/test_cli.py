@@ -302,8 +302,8 @@ class Told:
 def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
     console = terminal()
     console._force_terminal = True
-    run = SimpleNamespace(position=None, bad=SimpleNamespace(n=0), book=None)
-    with Screen(console, MemorySource({"x": [1.0]}), run) as screen:
+    run = SimpleNamespace(progress=lambda: 0.0, history=None, bad=SimpleNamespace(n=0), book=None)
+    with Screen(console, run) as screen:
         screen.see(Told())
     shown = capsys.readouterr().out
     assert "new class, [/x] :smile:" in shown
@@ -313,9 +313,9 @@ def test_text_with_brackets_is_shown_as_it_stands_beside_a_progress_bar(capsys):
 def test_a_progress_bar_stays_whole_where_the_terminal_is_narrow(capsys):
     console = terminal()
     console._force_terminal, console._width = True, 80
-    run = SimpleNamespace(position=1, bad=SimpleNamespace(n=0), book=None)
+    run = SimpleNamespace(progress=lambda: 0.5, history=None, bad=SimpleNamespace(n=0), book=None)
     report = type("Long", (), {"events": (), "__str__": lambda self: "1,000 rows: " + "rmse 1.234, " * 20})()
-    with Screen(console, MemorySource({"x": [1.0, 2.0]}), run) as screen:
+    with Screen(console, run) as screen:
         screen.see(report)
     shown = capsys.readouterr().out
     for part in ("━" * 9, " 50 % ", "1,000 rows: rmse", "…", "0:00:00"):

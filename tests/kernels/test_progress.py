@@ -5,6 +5,8 @@ import os
 import pty
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 
 import numba
@@ -13,7 +15,7 @@ import pytest
 
 from streamboost.evaluation.prequential import prequential
 from streamboost.kernels import compiling, net_loop, progress, replay, tree_growing, tree_loop  # noqa: F401 - which have the long ones
-from streamboost.kernels.progress import CompileClock, Stage, clock
+from streamboost.kernels.progress import CompileClock, Stage, WorkMeter, WorkStage, clock, ignore
 
 LEARNED = """
 import numpy as np
@@ -143,3 +145,73 @@ def test_what_compiles_together_is_there_under_these_names():
     names = {name for names in progress.TOGETHER for name in names}
     assert names == set(progress.SECONDS)
     assert {name: kernel.__name__ for name, kernel in compiling._long.items()} == {name: name for name in names}
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Work is told of at once, and often."""
+    monkeypatch.setattr(progress, "DELAY", 0.01)
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+
+
+def wait_for(heard, n):
+    for _ in range(1000):
+        if len(heard) >= n:
+            return
+        time.sleep(0.01)
+
+
+def test_long_work_is_told_stage_by_stage_and_wiped_in_the_end(soon):
+    heard, done = [], [0]
+
+    def work(meter):
+        meter.begin("learning 4 rows", 4, lambda: done[0])
+        wait_for(heard, 1)
+        done[0] = 2
+        wait_for(heard, len(heard) + 2)
+        meter.begin("sweeping over 4 rows")
+        meter.count(3, 4)
+        wait_for(heard, len(heard) + 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), clock.heard_by(heard.append), WorkMeter() as meter:
+        work(meter)
+    told = [text for text in dict.fromkeys(map(str, heard)) if text != "sweeping over 4 rows: 0 %"]
+    assert told == ["learning 4 rows: 0 %", "learning 4 rows: 50 %", "sweeping over 4 rows: 75 %", "None"]
+    assert heard.count(None) == 1
+
+
+def test_short_work_is_not_told(monkeypatch):
+    heard = []
+    with clock.heard_by(heard.append), WorkMeter() as meter:
+        meter.begin("learning 4 rows", 4)
+    assert heard == []
+
+
+def test_where_nobody_watches_no_thread_looks(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    n_threads = threading.active_count()
+    with WorkMeter():
+        assert threading.active_count() == n_threads
+    with clock.heard_by(ignore), WorkMeter():
+        assert threading.active_count() == n_threads
+
+
+def test_one_of_several_tells(soon):
+    heard = []
+    with clock.heard_by(heard.append), WorkMeter() as first, WorkMeter() as second:
+        first.begin("first")
+        second.begin("second")
+        wait_for(heard, 3)
+    assert {stage.what for stage in heard if stage is not None} == {"first"}
+
+
+def test_a_terminal_has_one_line_that_is_wiped(monkeypatch):
+    stream = type("Stream", (io.StringIO,), {"isatty": lambda self: True})()
+    monkeypatch.setattr(sys, "stderr", stream)
+    progress.say(WorkStage("sweeping over 1,048,576 rows", 999, 1000))
+    progress.say(None)
+    said = stream.getvalue()
+    assert said.split("\r")[1].rstrip() == "streamboost: sweeping over 1,048,576 rows: 99 %"
+    assert said.endswith("\r" + " " * progress.WIDTH + "\r")
+    assert "\n" not in said

@@ -71,3 +71,29 @@ def test_a_run_whose_checkpoints_have_segments_killed_many_times_is_the_same(kil
         directory = tmp_path / where / "m"
         needed = {name for path in checkpoint_paths(directory) for name in segments_of(path)}
         assert needed == {path.name for path in (directory / "segments").iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_run_after_a_history_killed_many_times_is_the_same_as_one_never_killed(task, kills, tmp_path, capsys):
+    n, table = 1500, rows(1500 + 1000 * kills)
+    if task == "classification":
+        y = table["y"].to_numpy()
+        table = table.set_column(4, "y", pa.array(np.where(y > 0, "high", "low"), mask=np.isnan(y)))
+    for k in range(3):
+        pq.write_table(table.slice(500 * k, 500), tmp_path / f"history-{k}.parquet")
+    pq.write_table(table.slice(n), tmp_path / "live.parquet")
+
+    def words(where):
+        (tmp_path / where).mkdir()
+        small = ["--option", "n_estimators=4", "--option", "max_depth=3"]  # and memory="grow", which sweeps
+        return ["run", str(tmp_path / "history-*.parquet"), "--then", str(tmp_path / "live.parquet"), "--target", "y",
+                "--task", task, "--model", str(tmp_path / where / "m"), "--predictions",
+                str(tmp_path / where / "said.parquet"), "--json", "-q", *OFTEN, *small]  # fmt: skip
+
+    assert main(words("straight")) == 0
+    assert killed(len(task), [*words("killed"), "--resume"], most=2) >= kills
+    check_same(tmp_path / "straight", tmp_path / "killed", "parquet")
+    found = read_latest(tmp_path / "killed" / "m")
+    assert found.state["history"]["is_fitted"]
+    assert "history studied" in [event.kind for event in found.model.events_]
