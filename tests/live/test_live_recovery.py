@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import small_growth
+import small_tiles
 from live_models import Clock, classifier, columns_of, crash, features, regressor, rows_of
 
 from streamboost import SGBClassifier
@@ -196,6 +198,23 @@ def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_p
             needed = {segment for path in checkpoint_paths(tmp_path / name) for segment in snapshots.segments_of(path)}
             assert needed == {path.name for path in (tmp_path / name / "segments").iterdir()}
             assert len(needed) > 3
+
+
+def test_with_a_damaged_segment_the_checkpoint_before_and_the_journal_tell_all(tmp_path, monkeypatch):
+    for small in (small_tiles, small_growth):
+        small.shrink(monkeypatch.setattr)
+    live = LiveModel(tmp_path / "live", regressor(memory="grow"), checkpoint_every=100)
+    for seed in range(10):
+        live.learn(rows_of(55, seed=seed))
+    assert live.model.committee_.boosters[0].rests
+    left, directory = live.model, crash(live, tmp_path)
+    older, newer = map(snapshots.segments_of, checkpoint_paths(directory))
+    victim = directory / "segments" / min(newer - older)
+    victim.write_bytes(victim.read_bytes()[::-1])
+    again = LiveModel(directory)
+    assert victim.name in again._store.damaged[0]
+    assert same_state(again.model, left)
+    again.close()
 
 
 def test_what_is_written_down_is_not_read_again_to_be_learned(tmp_path, monkeypatch):

@@ -400,16 +400,37 @@ def make_unreadable(path):
     path.mkdir()
 
 
+def swap(path):
+    """Exchange it with another one, of the same size if there is one."""
+    others = [other for other in path.parent.iterdir() if other != path]
+    other = min(others, key=lambda other: abs(other.stat().st_size - path.stat().st_size))
+    mine, its = path.read_bytes(), other.read_bytes()
+    path.write_bytes(its)
+    other.write_bytes(mine)
+
+
+def put_one_of_another_run(path):
+    """As many bytes that are whole by themselves: the same window, a row further on."""
+    with tempfile.TemporaryDirectory() as directory, CheckpointStore(directory) as store:
+        window = Window()
+        window.append(len(window.arrays["X"]) + 1)
+        store.save(Checkpoint(window.arrays))
+        size = path.stat().st_size
+        path.write_bytes(b"".join(other.read_bytes() for other in segment_files(directory))[:size].ljust(size, b"\0"))
+
+
 DAMAGES = {
     "missing": (Path.unlink, "is missing"),
     "truncated": (cut_off, r"has [\d,]+ bytes, expected [\d,]+, so it is damaged"),
     "longer": (lengthen, r"has [\d,]+ bytes, expected [\d,]+, so it is damaged"),
     "flipped": (flip, r"does not match at byte [\d,]+, so it is damaged"),
+    "swapped": (swap, r"(has [\d,]+ bytes, expected [\d,]+|does not match at byte [\d,]+), so it is damaged"),
+    "of another run": (put_one_of_another_run, r"does not match at byte [\d,]+, so it is damaged"),
     "unreadable": (make_unreadable, r"cannot be read \("),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "swapped"])
 def test_a_damaged_segment_is_named_and_the_checkpoint_before_is_taken(damage, tmp_path):
     how, message = DAMAGES[damage]
     victim = two_apart(tmp_path)[0]
@@ -425,6 +446,18 @@ def test_a_damaged_segment_is_named_and_the_checkpoint_before_is_taken(damage, t
         assert newest.with_suffix(".damaged").exists()
         store.save(found)
     assert same_state(read_latest(tmp_path), found)
+
+
+def test_segments_that_were_swapped_are_found_out_whichever_is_read(tmp_path):
+    newer = two_apart(tmp_path)
+    for path in newer[:3]:
+        kept = {other: other.read_bytes() for other in segment_files(tmp_path)}
+        swap(path)
+        with pytest.raises(SnapshotError, match=DAMAGES["swapped"][1]):
+            streamboost.load(checkpoint_paths(tmp_path)[-1])
+        for other, data in kept.items():
+            other.write_bytes(data)
+    assert read_latest(tmp_path).rows == 2
 
 
 def test_of_every_segment_every_byte_counts(tmp_path):

@@ -117,3 +117,36 @@ def test_a_run_whose_memory_grows_killed_many_times_is_the_same(kills, tmp_path,
     assert ("new class", "top") in events
     assert kinds.count("memory grown") > 1
     assert kinds.index("memory grown") < kinds.index("new column") < kinds.index("memory shrunk")
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+def test_a_run_whose_newest_segment_is_damaged_goes_on_from_the_checkpoint_before(
+    damage, tmp_path, capsys, monkeypatch
+):
+    small_tiles.shrink(monkeypatch.setattr)
+    small_growth.shrink(monkeypatch.setattr)
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in changing_rows(1700)))
+
+    def run(where, *more):
+        words = ["run", str(file), "--target", "label", "--model", str(tmp_path / where / "m"), "--predictions"]
+        few = ["--option", "n_estimators=4", "--option", "max_depth=3", "--checkpoint-every", "500", "--json"]
+        return main([*words, str(tmp_path / where / "said.parquet"), *few, *more])
+
+    for where in ("straight", "damaged"):
+        (tmp_path / where).mkdir()
+    assert run("straight") == 0
+    assert run("damaged", "--max-rows", "1400") == 0
+    older, newer = checkpoint_paths(tmp_path / "damaged" / "m")
+    victim = tmp_path / "damaged" / "m" / "segments" / min(segments_of(newer) - segments_of(older))
+    if damage == "missing":
+        victim.unlink()
+    else:
+        data = victim.read_bytes()
+        victim.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    capsys.readouterr()
+    assert run("damaged", "--resume") == 0
+    assert victim.name in "".join(capsys.readouterr().err.split())
+    assert newer.with_suffix(".damaged").exists()
+    check_same(tmp_path / "straight", tmp_path / "damaged", "parquet")
+    check_segments(tmp_path / "damaged" / "m")
