@@ -237,6 +237,45 @@ def test_while_a_window_fills_bytes_for_each_row_stay_flat(tmp_path):
     assert tenths.max() < 2.2 * tenths.min()
 
 
+@pytest.mark.usefixtures("middling_tiles")
+def test_an_array_that_is_written_anew_each_time_costs_itself_and_no_other(tmp_path):
+    """As the sums that are carried do: of the rows beside it, only new ones are written."""
+    n_rows, step = 65_536, 2048
+    window, rng, costs = Window(n_rows), np.random.default_rng(1), []
+    window.append(n_rows)
+    window.arrays["carried"] = np.zeros(n_rows)
+    of_a_row = sum(array.nbytes for array in window.arrays.values()) / n_rows
+    n_tiles = sum(len(list(tiles.tiles(array, tiles.tile_shape(array)))) for array in window.arrays.values())
+    with CheckpointStore(tmp_path) as store:
+        store.save(Checkpoint(window.arrays))
+        for _ in range(n_rows // step):
+            before = sizes(tmp_path)
+            window.append(step)
+            window.arrays["carried"][:] = rng.normal(size=n_rows)
+            store.save(Checkpoint(window.arrays))
+            costs.append(sum(size for path, size in sizes(tmp_path).items() if path not in before))
+    expected = 8 * n_rows + step * of_a_row + n_tiles * segments.TILE.itemsize
+    assert np.mean(costs) < 1.1 * expected
+    assert same_state(read_latest(tmp_path).model, window.arrays)
+
+
+def test_of_many_trees_those_that_were_refitted_are_written(tmp_path, monkeypatch):
+    monkeypatch.undo()  # tiles as they are
+    rng = np.random.default_rng(0)
+    trees = {"threshold": rng.normal(size=(1000, 255)), "stats": rng.normal(size=(1000, 256, 2))}
+    n_bytes = sum(array.nbytes for array in trees.values())
+    with CheckpointStore(tmp_path) as store:
+        store.save(Checkpoint(trees))
+        for turn in range(100, 300, 20):
+            before = sizes(tmp_path)
+            for array in trees.values():
+                array[turn : turn + 20] = rng.normal(size=array[:20].shape)
+            store.save(Checkpoint(trees))
+            cost = sum(size for path, size in sizes(tmp_path).items() if path not in before)
+            assert cost < 2.5 * n_bytes * 20 / 1000 + 30_000
+    assert same_state(read_latest(tmp_path).model, trees)
+
+
 def test_what_has_not_changed_is_not_written_again(tmp_path):
     window = Window()
     window.append(100)
