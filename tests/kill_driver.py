@@ -3,8 +3,9 @@
 ``python kill_driver.py SEED MOST SMALL COMMAND...`` prints how often it killed. A child is killed soon after its start,
 or a moment after it has written 1 to MOST checkpoints. It does not finish another one before: where it would, it waits
 for its end, so that there are as many kills when this process is kept from running for a while. It is forked from a
-process that has everything imported and compiled: it dies at work and not while it starts. SMALL is ``tiles``, so that
-checkpoints have segments as those of longer memories do, ``tiles,growth``, so that memories grow as well, or nothing.
+process that has everything imported and compiled: it dies at work and not while it starts. SMALL names modules that
+make something small, with commas between them: ``tiles``, so that checkpoints have segments as those of longer memories
+do, ``growth``, so that memories grow, ``chunks``; or it is empty.
 """
 
 import importlib

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import small_chunks
 import small_growth
 import small_tiles
 from killed_runs import OFTEN, SMALL, check_same, killed
@@ -95,19 +96,19 @@ def changing_rows(n):
 @pytest.mark.slow
 def test_a_run_whose_memory_grows_killed_many_times_is_the_same(kills, tmp_path, capsys, monkeypatch):
     """Room is made for the rows held, their ring closes, a column and a class come, and the memory is dropped."""
-    small_tiles.shrink(monkeypatch.setattr)
-    small_growth.shrink(monkeypatch.setattr)
+    for small in (small_tiles, small_growth, small_chunks):
+        small.shrink(monkeypatch.setattr)
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in changing_rows(max(4000, 600 * kills))))
 
     def words(where):
         (tmp_path / where).mkdir()
         return ["run", str(file), "--target", "label", "--model", str(tmp_path / where / "m"), "--predictions",
-                str(tmp_path / where / "said.parquet"), "--json", "-q", "--checkpoint-every", "150", "--every", "50",
+                str(tmp_path / where / "said.parquet"), "--json", "-q", "--checkpoint-every", "200", "--every", "50",
                 "--option", "n_estimators=4", "--option", "max_depth=3"]  # fmt: skip
 
     assert main(words("straight")) == 0
-    assert killed(8, [*words("killed"), "--resume"], most=3, small="tiles,growth") >= kills
+    assert killed(8, [*words("killed"), "--resume"], most=3, small="tiles,growth,chunks") >= kills
     check_same(tmp_path / "straight", tmp_path / "killed", "parquet")
     for where in ("straight", "killed"):
         check_segments(tmp_path / where / "m")
@@ -123,8 +124,8 @@ def test_a_run_whose_memory_grows_killed_many_times_is_the_same(kills, tmp_path,
 def test_a_run_whose_newest_segment_is_damaged_goes_on_from_the_checkpoint_before(
     damage, tmp_path, capsys, monkeypatch
 ):
-    small_tiles.shrink(monkeypatch.setattr)
-    small_growth.shrink(monkeypatch.setattr)
+    for small in (small_tiles, small_growth, small_chunks):
+        small.shrink(monkeypatch.setattr)
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in changing_rows(1700)))
 
