@@ -1,13 +1,15 @@
 """Whether one server holds its pace: predictions on a schedule while it learns, on this machine.
 
-    python -m benchmarks.bench_serve [--quick] [--seconds S] [--predictions P] [--rows R]
+    python -m benchmarks.bench_serve [--quick] [--seconds S] [--predictions P] [--rows R] [--grown ROWS]
 
 One server process learns Friedman's stream (10 features) from one client, ``--rows`` a second in requests of 100, while
 another client asks for ``--predictions`` single-row predictions a second, both in JSON over connections that stay open.
 The schedule is open: a request is sent when its time has come, whether or not earlier ones were answered, and its
 latency counts from that time, so that a server that stands still is not spared. Everything that was answered is
 durable, as in production. Each client is a process of its own. On a virtual machine, others on the same host may take
-processor time away (steal): where that is not next to nothing, latencies tell of the host.
+processor time away (steal): where that is not next to nothing, latencies tell of the host. With ``--grown`` the model
+is fitted to so many rows before it is served, and a booster that holds all rows learns and predicts with the others; it
+stays, whatever it earns.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +43,16 @@ IDLE = 10.0  # seconds, after which a client uses a connection no more: servers 
 MEMORY_GOAL = 10.0  # MB of growth over the second half
 SERVER = """
 import sys
+import pyarrow as pa
+from streamboost import SGBRegressor, datasets
+from streamboost.boosting import growth
 from streamboost.serving import serve
+if n_grown := int(sys.argv[2]):
+    growth.EARNED = growth.FORGOTTEN = 0.0
+    X, y, *_ = datasets.friedman(n_grown, noise=1.0, seed=0)
+    model = SGBRegressor(random_state=0, new_columns="grow")
+    model.fit(pa.table({f"x{j}": X[:, j] for j in range(X.shape[1])}), y)
+    sys.exit(serve(sys.argv[1], port=0, model=model, target="y"))
 sys.exit(serve(sys.argv[1], port=0, task="regression", target="y"))
 """
 
@@ -59,11 +71,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--predictions", type=float, default=500.0, help="a second")
     parser.add_argument("--rows", type=float, default=5000.0, help="a second")
+    parser.add_argument("--grown", type=int, default=0, metavar="ROWS", help="fit the model to so many rows first")
     options = parser.parse_args(arguments)
     if options.quick:
         options.seconds, options.predictions, options.rows = 3.0, 50.0, 500.0
     warm_rows = WARM_ROWS // 20 if options.quick else WARM_ROWS
-    with server() as (port, pid):
+    with server(options.grown) as (port, pid):
         console = Console(stderr=True)
         console.print(f"learning {warm_rows:,} rows first")
         learn = multiprocessing.get_context("spawn").Process(target=_warm, args=(port, warm_rows, options.seed))
@@ -73,9 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
         stolen = stolen_seconds()
         memory, predicted, learned, cpu = under_load(port, pid, options)
         stolen = stolen_seconds() - stolen
-    figures = {**summary(options, memory, predicted, learned, cpu), "stolen_cores": stolen / options.seconds}
+        held = {"rows_held": rows_held(port)} if options.grown else {}
+    figures = {**summary(options, memory, predicted, learned, cpu), "stolen_cores": stolen / options.seconds, **held}
     print(table(["", "figure", "goal", "reached"], lines(figures)))
-    keep(options, "serve", figures)
+    keep(options, "serve_grown" if options.grown else "serve", figures)
     return 0 if not figures["n_errors"] else 1
 
 
@@ -100,6 +114,7 @@ def lines(figures: dict[str, Any]) -> list[list[str]]:
         ["growth over the second half, MB", f"{growth:.1f}", f"below {MEMORY_GOAL:g}", yes(growth < MEMORY_GOAL)],
         ["server's share of a core", f"{figures['server_cores']:.2f}", "", ""],
         ["cores taken by others on the host", f"{figures['stolen_cores']:.2f}", "", ""],
+        *([["rows held at the end", f"{figures['rows_held']:,}", "", ""]] if "rows_held" in figures else []),
     ]
 
 
@@ -130,10 +145,10 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[tuple[int, int]]:
-    """A server process with a new model; its port and process id."""
+def server(n_grown: int) -> Iterator[tuple[int, int]]:
+    """A server process with a new model, or one fitted to so many rows; its port and process id."""
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-c", SERVER, str(Path(directory) / "model")]
+        command = [sys.executable, "-c", SERVER, str(Path(directory) / "model"), str(n_grown)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None
@@ -148,6 +163,12 @@ def server() -> Iterator[tuple[int, int]]:
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+def rows_held(port: int) -> int:
+    """How many rows the longest memory of the model holds."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/model") as answer:
+        return max(one["held"] for one in json.load(answer)["memories"])
 
 
 def resident_mb(pid: int) -> float:

@@ -94,7 +94,7 @@ class Replay:
 
     def open(self, stack: Stack, n_targets: int) -> None:
         """Make room for the rows of ``stack``, with ``n_targets`` target columns."""
-        room = 256 if self.window is None or self.is_carried else self.window
+        room = min(self.window or 256, 256) if self.window is None or self.is_carried else self.window
         self._X, self._y, self._weight = np.zeros((room, stack.n_features)), np.zeros((room, n_targets)), np.zeros(room)
         leaf_ids = None if self.is_carried else stack.leaf_ids(np.zeros((0, stack.n_features)))
         self._carried = np.zeros((room, stack.n_outputs)) if self.is_carried else None

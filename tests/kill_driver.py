@@ -1,12 +1,14 @@
 """Run a command in a child, kill it with SIGKILL at a random moment, resume it, and so on until it comes to its end.
 
-``python kill_driver.py SEED MOST COMMAND...`` prints how often it killed. A child is killed soon after its start, or a
-moment after it has written 1 to MOST checkpoints. It does not finish another one before: where it would, it waits for
-its end, so that there are as many kills when this process is kept from running for a while. It is forked from a process
-that has everything imported and compiled: it dies at work and not while it starts. With ``SMALL_TILES`` in the
-environment, checkpoints have segments, as those of longer memories do.
+``python kill_driver.py SEED MOST SMALL COMMAND...`` prints how often it killed. A child is killed soon after its start,
+or a moment after it has written 1 to MOST checkpoints. It does not finish another one before: where it would, it waits
+for its end, so that there are as many kills when this process is kept from running for a while. It is forked from a
+process that has everything imported and compiled: it dies at work and not while it starts. SMALL names modules that
+make something small, with commas between them: ``tiles``, so that checkpoints have segments as those of longer memories
+do, ``growth``, so that memories grow, ``chunks``; or it is empty.
 """
 
+import importlib
 import os
 import random
 import signal
@@ -37,13 +39,11 @@ def stay_within(goal: int) -> None:
     sys.addaudithook(wait)
 
 
-def main(seed: int, most: int, words: list[str]) -> int:
-    from small_tiles import shrink
-
+def main(seed: int, most: int, small: str, words: list[str]) -> int:
     from streamboost.cli import main as command
 
-    if "SMALL_TILES" in os.environ:
-        shrink()
+    for name in filter(None, small.split(",")):
+        importlib.import_module(f"small_{name}").shrink()
 
     with tempfile.TemporaryDirectory() as directory:  # compile before forking
         warm = ["run", "synthetic:friedman", "--target", "y", "--max-rows", "600", "-q", "--json"]
@@ -73,4 +73,4 @@ def main(seed: int, most: int, words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    raise SystemExit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))

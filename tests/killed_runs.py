@@ -1,7 +1,6 @@
 """Runs killed by ``kill_driver.py`` on their way, beside runs that were not: for files, Redis and Kafka."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,11 +16,10 @@ SMALL = ["--option", "n_estimators=4", "--option", "max_depth=3", "--option", "m
 OFTEN = ["--checkpoint-every", "1000", "--every", "500"]
 
 
-def killed(seed, words, most=2, *, has_small_tiles=False):
-    """Run a command to its end, killed on the way; return how often."""
-    command = [sys.executable, str(DRIVER), str(seed), str(most), *words]
-    environment = os.environ | ({"SMALL_TILES": "1"} if has_small_tiles else {})
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment)
+def killed(seed, words, most=2, *, small=""):
+    """Run a command to its end, killed on the way; return how often. What is ``small`` tells ``kill_driver.py``."""
+    command = [sys.executable, str(DRIVER), str(seed), str(most), small, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]
     return int(re.search(r"kills: (\d+)", done.stdout)[1])
 
@@ -41,4 +39,4 @@ def check_same(one: Path, other: Path, ending: str) -> None:
         for where in (one, other)
         if (where / "m" / "quarantine.jsonl").exists()
     ]
-    assert quarantines in ([], [quarantines[0]] * 2)
+    assert quarantines == 2 * quarantines[:1]

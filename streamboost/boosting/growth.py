@@ -50,6 +50,7 @@ BELIEVED = 0.5  # of the vote: what the longest memory has where growth begins
 TRIAL_ROWS = 4096  # with a vote, until it must have earned EARNED of it
 NEVER = 1 << 62  # a row that does not come
 EARNED, FORGOTTEN = 0.25, 0.02  # of the vote: after the trial, and whenever it leaves later
+WORTH = 0.1  # of the vote, by the rows held back of a table: with less it is not swept over
 
 
 class Growth:
@@ -75,7 +76,8 @@ class Growth:
         elif committee.n_rows >= self.rest_until and self._is_wanted(committee):
             assert first.replay is not None
             rows = Chunk(*first.replay.newest(first.replay.fill))
-            booster = make_booster(committee, rows, n_trees(committee.loss, len(rows.X)) // TRIAL_TREES, times=2.0)
+            few = max(n_trees(committee.loss, len(rows.X)) // TRIAL_TREES, FEWEST_TREES)
+            booster = make_booster(committee, rows, few, times=2.0)
             if booster is None:
                 self.rest_until = WAIT * committee.n_rows
             else:
@@ -103,7 +105,7 @@ class Growth:
         lost = np.stack([expert_losses(scores, back.y, loss) for scores in (*sums, said[-n_back:])])
         self._insert(committee, booster)
         self._vote(committee, lost[:-1] - lost[-1], back.weight)
-        if _trust(committee, 0) < FORGOTTEN:
+        if _trust(committee, 0) < WORTH:
             self.leave(committee)
             return
         booster.sweep(lambda done, _: tell(n_first + done, n_all))

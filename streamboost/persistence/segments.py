@@ -9,8 +9,9 @@ A tile is known by its SHA-256, and one that is there is not written again: a ch
 the one before it. Segments are on disk before the checkpoint that refers to them, and are removed when none does any
 more. A tile counts as there only if this process has written it, or has read and checked it.
 
-Of a segment, some tiles are superseded sooner than others. Once the segments that a checkpoint needs are larger than
-``SLACK`` times its tiles, what it needs of the emptiest ones is written once more, and they can go.
+Of a segment, some tiles are superseded sooner than others, though those that may last equally long are put together.
+Once the segments that a checkpoint needs are larger than ``SLACK`` times its tiles, what it needs of the emptiest ones
+is written once more, and they can go.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from streamboost.errors import SnapshotError
 from streamboost.persistence.durable_files import bring_to_disk, remove_leftovers, sync_directory, temporary_file
-from streamboost.persistence.tiles import TileShape, tiles
+from streamboost.persistence.tiles import TileShape, is_long, tiles
 
 FOLDER = "segments"
 NAME = re.compile(r"[0-9a-f]{32}\.tiles")
@@ -78,10 +79,13 @@ class SegmentStore:
         needed: dict[bytes, NDArray[Any]] = {}
         for row, found in zip(cut, digests, strict=True):
             needed |= zip(found, row, strict=True)
+        groups = self._groups(arrays, digests)
         self._forget({*self._emptiest(needed)})
         self._make_directory()
-        for part in _parts({digest: tile for digest, tile in needed.items() if digest not in self._places}):
-            self._write_segment(part)
+        for group in groups:
+            fresh = {digest: needed[digest] for digest in group if digest not in self._places}
+            for part in _parts(fresh):
+                self._write_segment(part)
         sync_directory(self.directory)
         names = list(dict.fromkeys(self._places[digest].segment for digest in needed))
         return [self._table(found, names) for found in digests], [Segment(name, self._sizes[name]) for name in names]
@@ -122,6 +126,24 @@ class SegmentStore:
         """Remove what a process that was killed has left half written."""
         if self.directory.is_dir():
             remove_leftovers(self.directory)
+
+    def _groups(
+        self, arrays: Sequence[tuple[NDArray[Any], TileShape]], digests: Sequence[Sequence[bytes]]
+    ) -> list[list[bytes]]:
+        """Divide tiles among groups of those that may be superseded at the same time, of which none share a segment.
+
+        An array of which most is new, as of one that is written anew again and again, is a group by itself.
+        """
+        rows: list[bytes] = []  # of windows
+        items: list[bytes] = []  # such as trees
+        groups = [rows, items]
+        for (array, _), found in zip(arrays, digests, strict=True):
+            known = {*found}
+            if 2 * len(known & self._places.keys()) < len(known):
+                groups.append([*found])
+            else:
+                (rows if is_long(array) else items).extend(found)
+        return groups
 
     def _table(self, digests: Sequence[bytes], names: Sequence[str]) -> NDArray[Any]:
         """Return the rows of ``TILE`` for tiles that are there; segments are numbered as these names are."""

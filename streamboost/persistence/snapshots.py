@@ -42,7 +42,7 @@ from streamboost.persistence.durable_files import replace_file
 from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
 from streamboost.persistence.registry import PACKAGE
 from streamboost.persistence.segments import TILE, SegmentStore
-from streamboost.persistence.tiles import TileShape, is_long, tile_shape
+from streamboost.persistence.tiles import TileShape, is_cut, tile_shape
 
 Json: TypeAlias = Any
 
@@ -186,7 +186,7 @@ class _Writer:
             name += "'"
         array = np.asarray(value, order="C")  # safetensors writes what lies in memory, whatever the strides say
         dtype = array.dtype.str
-        if self.cuts_long and is_long(array):
+        if self.cuts_long and is_cut(array):
             self.long[name] = array, (cut := tile_shape(array))
             return {"kind": "tiles", "name": name, "dtype": dtype, "shape": array.shape, "cut": cut}
         self.arrays[name] = array if dtype in NAMED_DTYPES else np.frombuffer(array.tobytes(), np.uint8)

@@ -2,8 +2,10 @@
 
 The windows of a long memory are rings: between two checkpoints some rows are written over, in all columns; and when a
 learner is refitted, one column of its leaves is written anew, in all rows. So an array is cut along its longest axis
-every 4,096 positions, and across every 8 bytes: a tile is 32 kB, or less at the edges. Nothing here knows what an array
-is for: how it is cut decides how much is written, never what is read again.
+every 4,096 positions, and across every 8 bytes: a tile is 32 kB, or less at the edges. The trees of a long memory are
+hundreds of items of some kB each, of which a few are refitted between two checkpoints: of such an array, a tile is as
+many whole items as make 32 kB. Nothing here knows what an array is for: how it is cut decides how much is written,
+never what is read again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ ROWS = 4096  # of a tile
 WIDTH = 8  # bytes in each of its rows; an item that is wider stays whole
 FEWEST_ROWS = 8 * ROWS  # of an array that is cut; of fewer, most are new at most checkpoints
 FEWEST_BYTES = 1 << 18
+FEWEST_ITEMS = 256  # of a shorter array that is cut into whole items ...
+FEWEST_ITEM_BYTES = 512  # ... of so many bytes, at least: no window of few columns
 
 
 class TileShape(NamedTuple):
@@ -27,7 +31,7 @@ class TileShape(NamedTuple):
 
 
 def is_long(array: NDArray[Any]) -> bool:
-    """Return whether an array is worth being cut: a long one, along its first or its last axis."""
+    """Return whether an array is a long one, along its first or its last axis."""
     return (
         array.nbytes >= FEWEST_BYTES
         and max(array.shape) >= FEWEST_ROWS
@@ -35,9 +39,24 @@ def is_long(array: NDArray[Any]) -> bool:
     )
 
 
+def is_cut(array: NDArray[Any]) -> bool:
+    """Return whether an array is worth being cut: a long one, or many large items."""
+    return is_long(array) or (
+        array.nbytes >= FEWEST_BYTES
+        and len(array) >= FEWEST_ITEMS
+        and array.nbytes // len(array) >= FEWEST_ITEM_BYTES
+        and max(array.shape) < FEWEST_ROWS
+    )
+
+
 def tile_shape(array: NDArray[Any]) -> TileShape:
     """Return how an array is cut that is saved now."""
-    return TileShape(ROWS, max(1, WIDTH // array.itemsize))
+    if is_long(array):
+        return TileShape(ROWS, max(1, WIDTH // array.itemsize))
+    n_items = max(1, ROWS * WIDTH * len(array) // array.nbytes)
+    if array.shape[0] == max(array.shape):
+        return TileShape(n_items, array.size // len(array))
+    return TileShape(array.shape[-1], n_items * (array.size // len(array) // array.shape[-1]))
 
 
 def tiles(array: NDArray[Any], shape: TileShape) -> Iterator[NDArray[Any]]:

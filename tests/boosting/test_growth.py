@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from streamboost.estimators import defaults
 from streamboost.features.chunk import Chunk
 from streamboost.losses import Logistic, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
-from streamboost.replay import Replay
+from streamboost.kernels import carrying
+from streamboost.replay import FIRST_SWEEP, Replay
 from streamboost.stacks import TreeStack
 
 SMALL = {"n_estimators": 4, "max_depth": 3, "random_state": 0}
@@ -28,7 +30,7 @@ SMALL = {"n_estimators": 4, "max_depth": 3, "random_state": 0}
 def small(monkeypatch):
     """Ladders of 16 and 64 rows, beside which a few trees hold all rows as soon as the longer memory is full."""
     monkeypatch.setattr(defaults, "LADDER", (16, 64))
-    for name, value in {"BELIEVED": 0.0, "MOST_TREES": 5, "TRIAL_ROWS": 10**9}.items():
+    for name, value in {"BELIEVED": 0.0, "FEWEST_TREES": 4, "MOST_TREES": 5, "TRIAL_ROWS": 10**9}.items():
         monkeypatch.setattr(growth, name, value)
     monkeypatch.setattr("streamboost.replay.SOONEST_TURN", 8)
 
@@ -121,38 +123,140 @@ def test_new_columns_categories_and_classes_come_to_it_too(small):
 # Sums that are carried
 
 
-@pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(n_classes=3)])
-def test_a_sweep_is_batch_boosting(loss):
-    # against a loop that knows nothing of carried sums: each tree fitted to the gradient at all those before it
+def resting(loss, n_trees, X, y, step=0.3, window=1000, depth=3):
+    """A booster of trees that rest, which holds these rows."""
+    booster = Booster(
+        loss,
+        GradientDescent(step),
+        TreeStack(n_trees, max_depth=depth),
+        base=Constant(0.5),
+        replay=Replay(window, targets="carried"),
+    )
+    booster.allocate(X.shape[1], 1)
+    booster.replay.append(X, y, np.ones(len(X)), None, np.zeros((len(X), loss.n_outputs)))
+    return booster
+
+
+@pytest.mark.parametrize("loss", [Squared(), Squared(l2=0.1), Logistic(), Softmax(n_classes=3)])
+@pytest.mark.parametrize("loop", ["compiled", "plain"])
+def test_a_sweep_is_batch_boosting_with_leaves_told_by_all_rows(loss, loop, monkeypatch):
+    # against a loop that knows nothing of carried sums: each tree grown from half of the rows at the gradient at all
+    # trees before it, and its leaves told by all rows, by steps of Newton's
+    if loop == "plain":
+        monkeypatch.setattr(loops, "COMPILED", ())
     X, y = stream(300)
     y = {1: y[:, None], 3: classes(y, 3)[:, None].astype(float)}[loss.n_outputs]
     y = np.sign(y) if isinstance(loss, Logistic) else y
-    booster = Booster(
-        loss,
-        GradientDescent(0.3),
-        TreeStack(6, max_depth=3),
-        base=Constant(0.5),
-        replay=Replay(1000, targets="carried"),
-    )
-    booster.allocate(3, 1)
-    booster.replay.append(X, y, np.ones(300), None, np.zeros((300, loss.n_outputs)))
+    booster = resting(loss, 6, X, y)
     booster.sweep()
-    score = np.full((300, loss.n_outputs), 0.5)
+    score, codes, bins = np.full((300, loss.n_outputs), 0.5), booster.replay.codes, booster.replay.bins
     twin = TreeStack(6, max_depth=3)
     twin.open(3, loss.n_outputs)
     for i in range(6):
-        twin.refit(i, booster.replay, loss.gradient(score, y), np.ones(300))
-        score -= 0.3 * twin.predict(X)[:, i]
-    assert_allclose(booster.score(X), score, rtol=1e-9, atol=1e-12)
-    assert_allclose(booster.replay.carried, score, rtol=1e-9, atol=1e-12)
+        gradient, curvature = loss.gradient(score, y), numerical_curvature(loss, score, y)
+        rows = carrying.draw_rows(300, 150, i + 1)
+        some = SimpleNamespace(codes=codes[:, rows], bins=bins)
+        twin.refit(i, some, gradient[rows], np.ones(150))
+        leaf = twin.leaf_ids(X)[:, i]
+        at = np.eye(8)[leaf]  # (n, leaves)
+        score -= 0.3 * ((at.T @ gradient) / (at.T @ curvature + twin.l2))[leaf]
+    assert_allclose(booster.score(X), score, rtol=1e-5, atol=1e-6)
+    assert_allclose(booster.replay.carried, booster.score(X), rtol=1e-9, atol=1e-12)
+
+
+def numerical_curvature(loss, score, y):
+    """The second derivative by each score, from differences; of classes by k / (k - 1) more."""
+    k = loss.n_outputs
+    out = np.empty_like(score)
+    for j in range(k):
+        step = np.zeros(k)
+        step[j] = 1e-5
+        out[:, j] = (loss.gradient(score + step, y) - loss.gradient(score - step, y))[:, j] / 2e-5
+    return out * (k / (k - 1) if k > 1 else 1)
+
+
+def test_draws_are_one_of_each_stretch_and_differ_from_turn_to_turn():
+    draws = [carrying.draw_rows(1000, 250, key) for key in range(8)]
+    for rows in draws:
+        assert_array_equal(rows // 4, np.arange(250))
+    shares = np.bincount(np.concatenate(draws) % 4, minlength=4) / 2000
+    assert_allclose(shares, 0.25, atol=0.05)  # no place in a stretch is preferred, so no season is left out
+    assert len({tuple(rows) for rows in draws}) == 8
+
+
+@pytest.mark.parametrize("n_slices", [1, 7, 60])
+def test_a_refit_is_the_same_however_it_is_cut_into_slices(n_slices):
+    X, y = stream(600)
+    whole, sliced = (resting(Squared(), 3, X[:500], y[:500, None]) for _ in range(2))
+    for booster in (whole, sliced):
+        booster.refit = booster._begin_refit(booster.replay)
+        booster.refit.interval = 60
+    for t in np.unique(np.linspace(0, 60, n_slices + 1).astype(int))[1:]:
+        sliced.refit.work(sliced, int(t))
+    whole.refit.finish(whole, 0.3)
+    sliced.refit.finish(sliced, 0.3)
+    assert same_state(whole, sliced)
+
+
+def test_rows_that_are_written_over_meanwhile_do_not_count(small, monkeypatch):
+    # a ring that is full: chunk = row by row only if those about to go are left out from the start
+    monkeypatch.setattr(growth, "MOST_ROWS", 100)
+    X, y = stream(400)
+    chunk, rows = SGBRegressor(**SMALL), SGBRegressor(**SMALL)
+    chunk.partial_fit(X, y)
+    for t in range(400):
+        rows.partial_fit(X[t : t + 1], y[t : t + 1])
+    replay = chunk.committee_.boosters[0].replay
+    assert replay.fill == replay.window == 100
+    assert same_state(chunk, rows)
+    booster = chunk.committee_.boosters[0]
+    assert_allclose(replay.carried, booster.walk_checked(replay.X)[:, replay.turn], rtol=1e-9, atol=1e-12)
+
+
+def test_trees_keep_their_splits_at_most_turns_and_snap_to_the_cut_points_of_now():
+    X, y = stream(400)
+    booster = resting(Squared(), 9, X, y[:, None])
+    booster.sweep()
+    feature, stats = booster.stack.feature.copy(), booster.stack.stats.copy()
+    X2, y2 = stream(400, seed=1)
+    booster.replay.append(X2, y2[:, None], np.ones(400), None, np.zeros((400, 1)))
+    booster.sweep()
+    same = (booster.stack.feature == feature).all(axis=1)
+    assert same.sum() >= 6  # one in three is grown afresh
+    assert not same.all()
+    assert (booster.stack.stats != stats).any(axis=(1, 2)).all()  # but all were told anew
+    edges = booster.replay.bins.edges
+    for j, t in zip(booster.stack.feature.ravel(), booster.stack.threshold.ravel(), strict=True):
+        assert j < 0 or t == np.inf or t in edges[j]
+    assert_allclose(booster.replay.carried, booster.score(booster.replay.X), rtol=1e-9, atol=1e-12)
+
+
+def test_sets_of_levels_go_left_as_they_did_when_bins_change():
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 5, 400), rng.integers(0, 2, 400)].astype(float)
+    y = np.array([3.0, -1.0, 2.0, 0.0, 5.0])[X[:, 0].astype(int)] + 0.1 * X[:, 1]
+    booster = resting(Squared(), 2, X, y[:, None])
+    booster.set_categorical(np.array([0]), 8)
+    booster.sweep()
+    more = X.copy()
+    more[:, 0] = rng.integers(2, 8, 400)  # levels 5 to 7 are new, and the bins become others
+    before = booster.stack.leaf_ids(X)
+    booster.replay.append(more, y[:, None], np.ones(400), None, np.zeros((400, 1)))
+    booster.replay.binned = 0
+    booster.replay._prepared(0)
+    twin, _ = booster.stack.copy_of(0, booster.replay.bins)
+    assert_array_equal(twin.leaf_ids(X)[:, 0], before[:, 0])
 
 
 def test_what_is_carried_is_the_partial_sum_up_to_whose_turn_it_is(small):
     X, y = stream(203)
     model = SGBRegressor(**SMALL).partial_fit(X, y)
     booster = model.committee_.boosters[0]
+    for t in range(50):  # on to the middle of a sweep
+        if booster.replay.turn == 0:
+            model.partial_fit(X[t : t + 1], y[t : t + 1])
+    assert booster.replay.turn > 0
     walk = booster.walk_checked(booster.replay.X)
-    assert 0 < booster.replay.turn < booster.stack.n_learners  # in the middle of a sweep
     assert_allclose(booster.replay.carried, walk[:, booster.replay.turn], rtol=1e-9, atol=1e-12)
 
 
@@ -166,11 +270,13 @@ def test_trees_that_rest_change_by_refits_alone(small):
     assert changed.sum() <= 1
 
 
-def test_all_have_had_their_turn_when_rows_have_grown_by_half():
+def test_a_sweep_takes_as_long_as_rows_grow_by_half():
     replay, stack = Replay(10**6, targets="carried"), TreeStack(100)
     stack.open(1, 1)
     replay.open(stack, 1)
     replay.append(np.zeros((100_000, 1)), np.zeros((100_000, 1)), np.ones(100_000), None, np.zeros((100_000, 1)))
+    assert replay.rows_a_turn(stack) * 100 == 50_000 // FIRST_SWEEP - 50_000 // FIRST_SWEEP % 100
+    replay.sweeps = 1
     assert replay.rows_a_turn(stack) * 100 == 50_000
 
 
@@ -226,12 +332,13 @@ def test_whoever_has_not_earned_a_vote_leaves_and_the_next_waits(small, monkeypa
 
 
 def test_after_a_drift_it_starts_small_again(small, monkeypatch):
-    for name, value in {"TRIAL_ROWS": 64, "EARNED": 0.0}.items():
+    for name, value in {"TRIAL_ROWS": 64, "EARNED": 0.0, "FORGOTTEN": 0.0}.items():
         monkeypatch.setattr(growth, name, value)
     X, y = stream(1200)
     y[600:] = 20 - 5 * y[600:]
     model = SGBRegressor(**SMALL).partial_fit(X[:600], y[:600])
     assert holds_all(model)
+    monkeypatch.setattr(growth, "FORGOTTEN", 0.02)
     model.partial_fit(X[600:], y[600:])
     assert {"memory shrunk", "memory dropped"} & {event.kind for event in model.events_}
     assert not holds_all(model) or model.committee_.boosters[0].replay.fill < 600
@@ -303,10 +410,10 @@ def test_partial_fit_is_one_pass():
 
 
 def test_fit_is_deterministic_and_weights_of_zero_leave_no_trace():
-    X, y = table(1300)
-    weight = np.r_[np.ones(1200), np.zeros(100)]
+    X, y = table(3100)
+    weight = np.r_[np.ones(3000), np.zeros(100)]
     one = SGBRegressor(random_state=0).fit(X, y, sample_weight=weight)
-    other = SGBRegressor(random_state=0).fit(X[:1200], y[:1200])
+    other = SGBRegressor(random_state=0).fit(X[:3000], y[:3000])
     assert holds_all(one)
     assert same_state(one, other)
 

@@ -1,10 +1,12 @@
 """A client, and a live model that is killed at any moment; the client sends again what was not answered.
 
-``python killed_live.py DIR`` leaves DIR/straight, where nothing went wrong, and DIR/killed, and prints how often it
-killed. The live model runs in a child made by fork, so that beginning again takes no time.
+``python killed_live.py DIR [grow]`` leaves DIR/straight, where nothing went wrong, and DIR/killed, and prints how often
+it killed. The live model runs in a child made by fork, so that beginning again takes no time. With ``grow`` its memory
+grows, and its checkpoints have segments.
 """
 
 import contextlib
+import importlib
 import os
 import random
 import signal
@@ -29,7 +31,11 @@ def moody(self, prepared):
     return LEARN_PREPARED(self, prepared)
 
 
-def serve(directory, start, answer):
+def new_model(memory):
+    return SGBRegressor(n_estimators=5, max_depth=3, memory=memory, random_state=0, new_columns="grow")
+
+
+def serve(directory, memory, start, answer):
     """Carry out the requests from a number on; answer each."""
     import pyarrow as pa  # its threads do not survive a fork
 
@@ -37,11 +43,10 @@ def serve(directory, start, answer):
 
     now = 0
     SGBRegressor.learn_prepared = moody
-    model = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0, new_columns="grow")
     live = LiveModel(
         directory,
-        model,
-        checkpoint_every=150,
+        new_model(memory),
+        checkpoint_every=50 if memory == "grow" else 150,
         expire_after=25.0,
         default=0.0,
         pending_limit=25,
@@ -81,7 +86,7 @@ def serve(directory, start, answer):
     live.close()
 
 
-def run(directory, start, patience):
+def run(directory, memory, start, patience):
     """Let a child serve, and kill it after so many answers; return how many requests are answered."""
     reader, writer = os.pipe()
 
@@ -95,7 +100,7 @@ def run(directory, start, patience):
         status = 1
         try:
             os.close(reader)
-            serve(directory, start, answer)
+            serve(directory, memory, start, answer)
             status = 0
         finally:
             os._exit(status)
@@ -115,17 +120,21 @@ def run(directory, start, patience):
     return start + answered, os.WIFSIGNALED(status)
 
 
-def main(place):
+def main(place, memory=256):
     random.seed(0)
-    warm = SGBRegressor(n_estimators=5, max_depth=3, memory=256, random_state=0)
+    if memory == "grow":
+        sys.path.append(str(Path(__file__).parents[1]))
+        for name in ("small_tiles", "small_growth"):
+            importlib.import_module(name).shrink()
+    warm = new_model(memory)
     warm.learn(np.random.default_rng(0).normal(size=(600, 2)), np.zeros(600))  # kernels are loaded before the fork
-    run(place / "straight", 0, N_REQUESTS + 1)
+    run(place / "straight", memory, 0, N_REQUESTS + 1)
     answered, kills = 0, 0
     while answered < N_REQUESTS:
-        answered, was_killed = run(place / "killed", answered, random.randint(0, 35))
+        answered, was_killed = run(place / "killed", memory, answered, random.randint(0, 35))
         kills += was_killed
     print(kills, "kills")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import small_growth
+import small_tiles
 from live_models import Clock, classifier, columns_of, crash, features, regressor, rows_of
 
 from streamboost import SGBClassifier
@@ -16,7 +18,7 @@ from streamboost.errors import SnapshotError
 from streamboost.live import LiveModel
 from streamboost.live.journal import Journal
 from streamboost.persistence import snapshots
-from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, checkpoint_paths
 from streamboost.persistence.object_graph import same_state
 
 
@@ -169,11 +171,11 @@ def test_the_file_does_not_grow_with_the_stream(tmp_path):
     assert sizes[-1] <= 1.5 * sizes[50]
 
 
-def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_path):
+@pytest.mark.parametrize("memory", ["fixed", "grow"])
+def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_path, memory):
     script = Path(__file__).with_name("killed_live.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=1200, check=False
-    )
+    command = [sys.executable, str(script), str(tmp_path), *(["grow"] if memory == "grow" else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) >= 10  # kills
     straight, killed = (LiveModel(tmp_path / name) for name in ("straight", "killed"))
@@ -190,6 +192,29 @@ def test_a_process_that_is_killed_again_and_again_ends_with_the_same_model(tmp_p
     assert all(words in reasons for words in ("bad luck", "but it held", "the model would have", "is missing"))
     for live in (straight, killed):
         live.close()
+    if memory == "grow":
+        assert killed.model.committee_.boosters[0].rests
+        for name in ("straight", "killed"):
+            needed = {segment for path in checkpoint_paths(tmp_path / name) for segment in snapshots.segments_of(path)}
+            assert needed == {path.name for path in (tmp_path / name / "segments").iterdir()}
+            assert len(needed) > 3
+
+
+def test_with_a_damaged_segment_the_checkpoint_before_and_the_journal_tell_all(tmp_path, monkeypatch):
+    for small in (small_tiles, small_growth):
+        small.shrink(monkeypatch.setattr)
+    live = LiveModel(tmp_path / "live", regressor(memory="grow"), checkpoint_every=100)
+    for seed in range(10):
+        live.learn(rows_of(55, seed=seed))
+    assert live.model.committee_.boosters[0].rests
+    left, directory = live.model, crash(live, tmp_path)
+    older, newer = map(snapshots.segments_of, checkpoint_paths(directory))
+    victim = directory / "segments" / min(newer - older)
+    victim.write_bytes(victim.read_bytes()[::-1])
+    again = LiveModel(directory)
+    assert victim.name in again._store.damaged[0]
+    assert same_state(again.model, left)
+    again.close()
 
 
 def test_what_is_written_down_is_not_read_again_to_be_learned(tmp_path, monkeypatch):

@@ -237,6 +237,45 @@ def test_while_a_window_fills_bytes_for_each_row_stay_flat(tmp_path):
     assert tenths.max() < 2.2 * tenths.min()
 
 
+@pytest.mark.usefixtures("middling_tiles")
+def test_an_array_that_is_written_anew_each_time_costs_itself_and_no_other(tmp_path):
+    """As the sums that are carried do: of the rows beside it, only new ones are written."""
+    n_rows, step = 65_536, 2048
+    window, rng, costs = Window(n_rows), np.random.default_rng(1), []
+    window.append(n_rows)
+    window.arrays["carried"] = np.zeros(n_rows)
+    of_a_row = sum(array.nbytes for array in window.arrays.values()) / n_rows
+    n_tiles = sum(len(list(tiles.tiles(array, tiles.tile_shape(array)))) for array in window.arrays.values())
+    with CheckpointStore(tmp_path) as store:
+        store.save(Checkpoint(window.arrays))
+        for _ in range(n_rows // step):
+            before = sizes(tmp_path)
+            window.append(step)
+            window.arrays["carried"][:] = rng.normal(size=n_rows)
+            store.save(Checkpoint(window.arrays))
+            costs.append(sum(size for path, size in sizes(tmp_path).items() if path not in before))
+    expected = 8 * n_rows + step * of_a_row + n_tiles * segments.TILE.itemsize
+    assert np.mean(costs) < 1.1 * expected
+    assert same_state(read_latest(tmp_path).model, window.arrays)
+
+
+def test_of_many_trees_those_that_were_refitted_are_written(tmp_path, monkeypatch):
+    monkeypatch.undo()  # tiles as they are
+    rng = np.random.default_rng(0)
+    trees = {"threshold": rng.normal(size=(1000, 255)), "stats": rng.normal(size=(1000, 256, 2))}
+    n_bytes = sum(array.nbytes for array in trees.values())
+    with CheckpointStore(tmp_path) as store:
+        store.save(Checkpoint(trees))
+        for turn in range(100, 300, 20):
+            before = sizes(tmp_path)
+            for array in trees.values():
+                array[turn : turn + 20] = rng.normal(size=array[:20].shape)
+            store.save(Checkpoint(trees))
+            cost = sum(size for path, size in sizes(tmp_path).items() if path not in before)
+            assert cost < 2.5 * n_bytes * 20 / 1000 + 30_000
+    assert same_state(read_latest(tmp_path).model, trees)
+
+
 def test_what_has_not_changed_is_not_written_again(tmp_path):
     window = Window()
     window.append(100)
@@ -400,16 +439,37 @@ def make_unreadable(path):
     path.mkdir()
 
 
+def swap(path):
+    """Exchange it with another one, of the same size if there is one."""
+    others = [other for other in path.parent.iterdir() if other != path]
+    other = min(others, key=lambda other: abs(other.stat().st_size - path.stat().st_size))
+    mine, its = path.read_bytes(), other.read_bytes()
+    path.write_bytes(its)
+    other.write_bytes(mine)
+
+
+def put_one_of_another_run(path):
+    """As many bytes that are whole by themselves: the same window, a row further on."""
+    with tempfile.TemporaryDirectory() as directory, CheckpointStore(directory) as store:
+        window = Window()
+        window.append(len(window.arrays["X"]) + 1)
+        store.save(Checkpoint(window.arrays))
+        size = path.stat().st_size
+        path.write_bytes(b"".join(other.read_bytes() for other in segment_files(directory))[:size].ljust(size, b"\0"))
+
+
 DAMAGES = {
     "missing": (Path.unlink, "is missing"),
     "truncated": (cut_off, r"has [\d,]+ bytes, expected [\d,]+, so it is damaged"),
     "longer": (lengthen, r"has [\d,]+ bytes, expected [\d,]+, so it is damaged"),
     "flipped": (flip, r"does not match at byte [\d,]+, so it is damaged"),
+    "swapped": (swap, r"(has [\d,]+ bytes, expected [\d,]+|does not match at byte [\d,]+), so it is damaged"),
+    "of another run": (put_one_of_another_run, r"does not match at byte [\d,]+, so it is damaged"),
     "unreadable": (make_unreadable, r"cannot be read \("),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "swapped"])
 def test_a_damaged_segment_is_named_and_the_checkpoint_before_is_taken(damage, tmp_path):
     how, message = DAMAGES[damage]
     victim = two_apart(tmp_path)[0]
@@ -425,6 +485,18 @@ def test_a_damaged_segment_is_named_and_the_checkpoint_before_is_taken(damage, t
         assert newest.with_suffix(".damaged").exists()
         store.save(found)
     assert same_state(read_latest(tmp_path), found)
+
+
+def test_segments_that_were_swapped_are_found_out_whichever_is_read(tmp_path):
+    newer = two_apart(tmp_path)
+    for path in newer[:3]:
+        kept = {other: other.read_bytes() for other in segment_files(tmp_path)}
+        swap(path)
+        with pytest.raises(SnapshotError, match=DAMAGES["swapped"][1]):
+            streamboost.load(checkpoint_paths(tmp_path)[-1])
+        for other, data in kept.items():
+            other.write_bytes(data)
+    assert read_latest(tmp_path).rows == 2
 
 
 def test_of_every_segment_every_byte_counts(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
 from streamboost.persistence import tiles
-from streamboost.persistence.tiles import TileShape, is_long, tile_shape
+from streamboost.persistence.tiles import TileShape, is_cut, is_long, tile_shape
 
 DTYPES = ["<f8", "<f4", "<u2", "|u1", "|b1", ">i4", "<c16", "<U3", "|S5", "<M8[s]"]
 
@@ -70,3 +70,33 @@ def test_rows_that_change_change_few_tiles_and_so_does_a_column():
 )
 def test_only_long_arrays_are_cut(shape, expected):
     assert is_long(np.zeros(shape)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "n_items"),
+    [
+        ((1000, 255), "<f8", 16),  # thresholds of trees of depth 8
+        ((1000, 256, 2), "<f8", 8),  # their leaves
+        ((256, 511), "<f8", 8),  # more nodes than trees
+        ((300, 512, 2), "<f8", 4),
+        ((300, 100_000 // 8), "<f8", 1),  # each larger than a tile
+    ],
+)
+def test_of_many_large_items_some_whole_ones_are_a_tile(shape, dtype, n_items):
+    array = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
+    cut = tile_shape(array)
+    assert is_cut(array)
+    assert not is_long(array)
+    before = [tile.tobytes() for tile in tiles.tiles(array, cut)]
+    assert len(before) == -(-shape[0] // n_items)
+    array[n_items : 2 * n_items] = -1
+    assert [i for i, tile in enumerate(tiles.tiles(array, cut)) if tile.tobytes() != before[i]] == [1]
+    filled = np.empty_like(array)
+    for tile, other in zip(tiles.tiles(filled, cut), tiles.tiles(array, cut), strict=True):
+        tile[...] = other
+    assert (filled == array).all()
+
+
+@pytest.mark.parametrize("shape", [(60, 127), (60, 128, 11), (1000, 31), (16_384, 20), (1024, 20), (), (0, 255)])
+def test_what_is_small_or_changes_at_every_row_is_not_cut(shape):
+    assert not is_cut(np.zeros(shape))

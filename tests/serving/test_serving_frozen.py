@@ -11,10 +11,12 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+import small_growth
 from served import ARROW, SMALL, arrow, friedman, numbers, serving
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor
+from streamboost.boosting import growth
 from streamboost.dashboard import Feed, observe, serve_in_thread
 from streamboost.estimators.describe import describe, size
 from streamboost.live import FrozenModel, LiveModel
@@ -61,6 +63,23 @@ def test_a_copy_is_as_small_whatever_the_memory():
         assert sizes[-1] < size(model)
     some_rows = (300 - 64) * (5 + 1) * 8  # of those held, by which importances are found: at most 512
     assert sizes[1] - sizes[0] == some_rows
+
+
+def test_a_copy_of_a_model_that_has_grown_is_as_small_however_many_rows_it_holds(monkeypatch):
+    small_growth.shrink(monkeypatch.setattr)
+    monkeypatch.setattr(growth, "MOST_ROWS", 1 << 20)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 3))
+    y = X[:, 0] + np.sin(3 * X[:, 1])
+    monkeypatch.setattr(growth.Growth, "leave", lambda *_: None)
+    model, sizes, whole = SGBRegressor(**SMALL | {"memory": "grow"}), [], []
+    for start, stop in ((0, 1000), (1000, 10_000)):
+        model.partial_fit(X[start:stop], y[start:stop])
+        assert model.committee_.boosters[0].replay.fill == stop
+        sizes.append(size(ModelCopy(model, stop, 1, 0.0).model))
+        whole.append(size(model))
+    assert sizes[0] == sizes[1]
+    assert whole[1] > 5 * whole[0]
 
 
 def test_the_model_over_http_is_what_the_model_says(model, tmp_path):

@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+import small_growth
 from served import SMALL, same_as
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
@@ -28,11 +30,16 @@ from streamboost.serving import open_live, serve
 from streamboost.serving import server as server_module
 
 NURSERY = """
-import os, sys
+import importlib, os, sys
 import numpy as np
 from streamboost import SGBRegressor
 from streamboost.serving import serve
 small = dict(n_estimators=4, max_depth=3, memory=(64, 256), new_columns="grow", random_state=0)
+if sys.argv[1:]:  # memories grow past several segments
+    sys.path.append(sys.argv[1])
+    small["memory"] = "grow"
+    for name in ("small_tiles", "small_growth"):
+        importlib.import_module(name).shrink()
 SGBRegressor(**small).learn(np.random.default_rng(0).normal(size=(600, 2)), np.zeros(600))  # kernels are loaded
 for directory in sys.stdin:
     child = os.fork()
@@ -49,9 +56,9 @@ SIZE = 20  # rows of a request
 class Nursery(subprocess.Popen):
     """A process that has all imported, and gives birth to one server after the other."""
 
-    def __init__(self):
+    def __init__(self, *, grows=False):
         super().__init__(
-            [sys.executable, "-c", NURSERY],
+            [sys.executable, "-c", NURSERY, *([str(Path(small_growth.__file__).parent)] if grows else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -111,13 +118,16 @@ def requests(rows, y):
 
 
 @pytest.mark.slow
-def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path, kills):
+@pytest.mark.parametrize("memory", [(64, 256), "grow"], ids=["fixed", "grows"])
+def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path, kills, memory, monkeypatch):
     """SIGKILL at random moments while requests come; each one that was not answered is sent again."""
+    if grows := memory == "grow":
+        small_growth.shrink(monkeypatch.setattr)
     rows, y = friedman(300 * kills)
     rng = random.Random(0)
     todo = list(requests(rows, y))
     answered, sent_again, killer = 0, 0, None
-    with Nursery() as nursery:
+    with Nursery(grows=grows) as nursery:
         for life in range(kills + 1):
             url = nursery.start(tmp_path / "m")
             last = len(todo) if life == kills else answered + rng.randrange(1, 12)  # after it, the end comes any moment
@@ -145,7 +155,9 @@ def test_a_server_killed_again_and_again_learns_every_row_once(tmp_path, kills):
     assert sent_again == kills, "each time the server was killed under load"
     found = read_latest(tmp_path / "m" / "live")
     assert found.rows == len(y)
-    assert same_as(found.model) == same_as(learned_directly(rows, y))
+    assert same_as(found.model) == same_as(learned_directly(rows, y, SGBRegressor(**SMALL | {"memory": memory})))
+    assert ("memory grown" in [event.kind for event in found.model.events_]) is grows
+    assert len([*tmp_path.glob("m/live/segments/*")]) > 3 or not grows
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
