@@ -13,6 +13,7 @@ the vote had said before it learned them.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -212,7 +213,7 @@ def can_grow(committee: Committee) -> bool:
 
 def step(n_rows: int) -> float:
     """Return the share of the natural step that trees take with so many rows."""
-    return min(max(STEP * (STEP_ROWS / n_rows) ** 0.25, LEAST_STEP), MOST_STEP)
+    return min(max(STEP * math.sqrt(math.sqrt(STEP_ROWS / n_rows)), LEAST_STEP), MOST_STEP)
 
 
 def step_of(loss: Loss, n_rows: int, times: float = 1.0) -> GradientDescent:
@@ -231,8 +232,9 @@ def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float =
     first = committee.boosters[0]
     like, loss = first.stack, first.loss
     assert isinstance(like, TreeStack)
+    depth = (DEPTH_OF_MANY if loss.n_outputs > 2 else DEPTH) - 7 + like.max_depth
     stack = TreeStack(
-        n_trees, max_depth=max((DEPTH_OF_MANY if loss.n_outputs > 2 else DEPTH) - 7 + like.max_depth, 1), l2=like.l2, n_bins=BINS,
+        n_trees, max_depth=max(depth, 1), l2=like.l2, n_bins=BINS,
         min_samples_leaf=max(MIN_SAMPLES_LEAF, like.min_samples_leaf), max_features=like.max_features,
         monotonic_cst=like.monotonic_cst,
     )  # fmt: skip

@@ -68,6 +68,7 @@ class SlicedRefit:
             return
         replay = booster.replay
         assert replay is not None
+        assert replay.window is not None
         gradient, curvature = choose(booster).slopes(booster, slice(self.done, stop))
         self._find_leaves(replay, self.done, stop)
         carrying.add_up_rows(

@@ -139,8 +139,8 @@ def find_leaves_by_code(
 
 @compiled
 def add_up_rows(
-    leaf: Leaves, start: int, window: int, gone: int, n_gone: int, gradient: FloatArray, curvature: FloatArray, weight: FloatArray,
-    sums: FloatArray,
+    leaf: Leaves, start: int, window: int, gone: int, n_gone: int, gradient: FloatArray, curvature: FloatArray,
+    weight: FloatArray, sums: FloatArray,
 ) -> None:  # fmt: skip
     """Add weight * gradient (n, m), weight * curvature (n, m) and weight of rows from ``start`` on to their leaves.
 

@@ -20,6 +20,7 @@ from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row, walk_ro
 
 BLOCK = 128  # rows that are walked together through trees that rest
 
+
 @compiled
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray, rule: Rule,
@@ -31,7 +32,8 @@ def learn_rows(
 
     Writes ``scores`` (n, m) and all state. The trees of the first booster may rest: then ``ahead`` (n, steps, m) are
     its partial sums after ``steps`` trees (:func:`walk_ahead`), and those up to the tree whose turn is next are written
-    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. A row whose gradient is not finite is not learned: then the answer is -1 - row.
+    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. A row whose
+    gradient is not finite is not learned: then the answer is -1 - row.
     """
     R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
     first = starts(plan)

@@ -138,7 +138,7 @@ class Softmax(Loss):
         return Softmax.link.predict(score) - self._one_hot(y)
 
     def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """p (1 - p), and by k / (k - 1) more: of k scores one is redundant, as moving all alike changes nothing."""
+        """P (1 - p), and by k / (k - 1) more: of k scores one is redundant, as moving all alike changes nothing."""
         p = Softmax.link.predict(score)
         return p * (1.0 - p) * (self.n_classes / max(self.n_classes - 1, 1))
 

@@ -311,7 +311,7 @@ class TreeStack(Stack):
         self, i: int, codes: NDArray[np.uint8], target: FloatArray, weight: FloatArray, columns: slice | IntArray,
         leaf: LeafIds,
     ) -> NDArray[np.uint8]:  # fmt: skip
-        """Grow tree i from codes (columns, n), write the rows' ``leaf``; return the last bin to go left at each node."""
+        """Grow tree i from codes (columns, n), write the rows' ``leaf``; return the last bins to go left."""
         feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
         tree_growing.grow(
             codes, np.ascontiguousarray(target), np.ascontiguousarray(weight),

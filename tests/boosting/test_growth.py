@@ -17,9 +17,9 @@ from streamboost.boosting.booster import Booster
 from streamboost.descents import GradientDescent
 from streamboost.estimators import defaults
 from streamboost.features.chunk import Chunk
+from streamboost.kernels import carrying
 from streamboost.losses import Logistic, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
-from streamboost.kernels import carrying
 from streamboost.replay import FIRST_SWEEP, Replay
 from streamboost.stacks import TreeStack
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
     from streamboost.boosting.model import BoostedModel
 
-NO_STEPS = np.zeros(0, np.int64)
+NO_STEPS: IntArray = np.zeros(0, np.int64)
 
 
 class TreeLoop(PlainLoop):
@@ -268,10 +268,8 @@ class SharedBuffers:
         """
         if self.ahead is None or self.ahead.chunk is not chunk or not self.ahead.start <= start < self.ahead.stop:
             steps = _steps(model)
-            sums = np.empty((stop - start, len(steps), len(model.boosters[0].base.y0)))
-            tree_loop.walk_ahead(
-                chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums
-            )
+            sums = np.empty((stop - start, len(steps), model.boosters[0].loss.n_outputs))
+            tree_loop.walk_ahead(chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums)
             self.ahead = Ahead(chunk, start, stop, steps, sums)
         ahead = self.ahead
         sums = ahead.sums[start - ahead.start :]
