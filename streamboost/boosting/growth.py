@@ -57,12 +57,15 @@ WORTH = 0.1  # of the vote, by the rows held back of a table: with less it is no
 class Growth:
     """Watches over the booster of a committee that holds all rows, if there is one: it is the first then."""
 
+    factor, sweeps, is_full = 1.0, 0, False  # of those of older files
+
     def __init__(self) -> None:
         self.rest_until = 0  # nobody comes before that row
         self.joined_at = -1  # the row from which on it has a vote; -1: none yet
         self.is_proven = False  # whether it has earned its vote
         self.factor = 1.0  # times as many trees as rows are worth by themselves
         self.sweeps = 0  # of the booster, when its size was looked at last
+        self.is_full = False  # whether it holds as many rows as it may
 
     def review(self, committee: Committee) -> None:
         """Let a booster come, have a vote, or leave; to be called between rows."""
@@ -71,6 +74,7 @@ class Growth:
             return
         if first.rests:
             self._judge(committee)
+            self._tell_when_full(committee)
             if self.is_proven and first.rests and first.replay is not None and first.replay.sweeps > self.sweeps:
                 self.sweeps = first.replay.sweeps
                 self._resize(committee)
@@ -81,6 +85,8 @@ class Growth:
             booster = make_booster(committee, rows, few, times=2.0)
             if booster is None:
                 self.rest_until = WAIT * committee.n_rows
+                detail = "there is no room for a booster that holds all rows"
+                committee.events.append(Event(committee.n_rows, "memory limited", detail))
             else:
                 self._insert(committee, booster)
 
@@ -123,7 +129,7 @@ class Growth:
             committee.boosters.pop(0)
             committee.hedge.experts[:, 0] -= 1
             self.joined_at, self.is_proven, self.rest_until = -1, False, WAIT * committee.n_rows
-            self.factor, self.sweeps = 1.0, 0
+            self.factor, self.sweeps, self.is_full = 1.0, 0, False
 
     def _is_wanted(self, committee: Committee) -> bool:
         """Whether the longest memory is full and believed."""
@@ -153,6 +159,14 @@ class Growth:
             committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
         else:
             self.is_proven = True
+
+    def _tell_when_full(self, committee: Committee) -> None:
+        """Say, once, that no more rows are held than now."""
+        held = committee.boosters[0].replay
+        if held is not None and held.is_carried and held.fill == held.window and not self.is_full:
+            self.is_full = True
+            detail = f"{held.fill:,} rows are held, the newest from now on"
+            committee.events.append(Event(committee.n_rows, "memory full", detail))
 
     def _resize(self, committee: Committee) -> None:
         """Let steps and trees follow the rows, and what the latest rows tell of more or fewer trees."""

@@ -208,6 +208,7 @@ def test_rows_that_are_written_over_meanwhile_do_not_count(small, monkeypatch):
         rows.partial_fit(X[t : t + 1], y[t : t + 1])
     replay = chunk.committee_.boosters[0].replay
     assert replay.fill == replay.window == 100
+    assert [event.kind for event in chunk.events_].count("memory full") == 1
     assert same_state(chunk, rows)
     booster = chunk.committee_.boosters[0]
     assert_allclose(replay.carried, booster.walk_checked(replay.X)[:, replay.turn], rtol=1e-9, atol=1e-12)
