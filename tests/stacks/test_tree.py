@@ -100,6 +100,21 @@ def test_a_refitted_tree_is_the_naive_tree(problem):
     assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
 
 
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("usual", [0.0, 2.0, np.nan])
+def test_a_tree_of_columns_that_mostly_hold_one_value_is_the_naive_tree(usual, m):
+    # rows with that value are passed over: its bin is what all rows have beyond the others
+    rng = np.random.default_rng(3)
+    X = np.where(rng.uniform(size=(240, 5)) < 0.8, usual, rng.integers(0, 6, (240, 5)).astype(float))
+    X[:, 4] = rng.normal(size=240)
+    target, weight = rng.normal(size=(240, m)) + np.nan_to_num(X[:, :1]), rng.uniform(0.5, 2.0, 240)
+    options = {"max_depth": 4, "min_samples_leaf": 3, "l2": 1.0}
+    stack, leaf = refitted(X, target, weight, n_bins=254, **options)
+    say = naive_tree.fit(X, target, weight, **options)
+    np.testing.assert_allclose(stack.predict(X)[:, 0], say(X), rtol=1e-9, atol=1e-12)
+    assert np.array_equal(leaf, stack.leaf_ids(X)[:, 0])
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_refitted_tree_is_the_naive_tree_on_continuous_rows(missing, weighted):
