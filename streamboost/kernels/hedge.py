@@ -80,13 +80,15 @@ def expert_loss(kind: int, option: float, ridge: float, score: FloatArray, y: Fl
     lost: float = value(kind, option, ridge, score, y)
     wrong, most = 0.0, SURPRISE
     if kind == SOFTMAX:
-        label = int(y[0])
+        own, n_equal = score[int(y[0])], 0.0  # classes that share the highest score: one of them is chosen
         for k in range(score.shape[0]):
-            if score[k] > score[label] + TIE:
+            if score[k] > own + TIE:
                 wrong = 1.0
+            n_equal += 1.0 if score[k] >= own - TIE else 0.0
+        wrong = max(wrong, 1.0 - 1.0 / n_equal)
     elif kind in (LOGISTIC, HINGE):
         for k in range(score.shape[0]):
-            wrong += 1.0 if y[k] * score[k] <= TIE else 0.0
+            wrong += 0.5 if abs(score[k]) <= TIE else 1.0 if y[k] * score[k] < 0.0 else 0.0
         most = (SURPRISE if kind == LOGISTIC else FAR_OFF) * score.shape[0]
     else:
         return lost

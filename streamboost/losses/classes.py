@@ -19,8 +19,8 @@ class SignLoss(Loss):
     coding = "-1 or +1. For other classes use SGBClassifier."
 
     def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """How many scores are on the other side of 0, or so near it that rounding decides."""
-        return summed((y * score <= TIE).astype(float))
+        """How many scores are on the other side of 0; one so near it that rounding decides is half wrong."""
+        return summed(np.where(np.abs(score) <= TIE, 0.5, y * score < 0.0))
 
     def is_coded(self, y: FloatArray) -> BoolArray:
         """±1."""
@@ -143,9 +143,10 @@ class Softmax(Loss):
         return p * (1.0 - p) * (self.n_classes / max(self.n_classes - 1, 1))
 
     def wrong(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """Whether another class has a higher score, by more than rounding explains."""
-        own = summed(np.where(self._one_hot(y), score, 0.0))
-        return (score > own[..., None] + TIE).any(axis=-1).astype(float)
+        """Whether another class has a higher score; of classes level with one another all but one would be wrong."""
+        own = summed(np.where(self._one_hot(y), score, 0.0))[..., None]
+        n_equal = np.count_nonzero(score >= own - TIE, axis=-1)
+        return np.where((score > own + TIE).any(axis=-1), 1.0, 1.0 - 1.0 / n_equal)
 
     def _one_hot(self, y: FloatArray) -> BoolArray:
         """A row (..., m) that is true at the class index y (..., 1)."""

@@ -63,10 +63,11 @@ def slow_expert_loss(score, y, loss):
     lost = float(loss.value(score[None], y[None])[0])
     if isinstance(loss, Softmax):
         label = int(y[0])
-        is_wrong = any(score[k] > score[label] for k in range(len(score)))
-        return LOG_SHARE * min(lost, SURPRISE) + WRONG_SHARE * is_wrong
+        n_equal = sum(s == score[label] for s in score)
+        wrong = 1.0 if score.max() > score[label] else 1.0 - 1.0 / n_equal
+        return LOG_SHARE * min(lost, SURPRISE) + WRONG_SHARE * wrong
     if isinstance(loss, (Logistic, Hinge)):
-        n_wrong = sum(s * t <= 0 for s, t in zip(score, y, strict=True))
+        n_wrong = sum(0.5 if s == 0 else float(s * t < 0) for s, t in zip(score, y, strict=True))
         most = SURPRISE if isinstance(loss, Logistic) else FAR_OFF
         return LOG_SHARE * min(lost, most * len(score)) + WRONG_SHARE * n_wrong
     return lost
@@ -136,6 +137,15 @@ def test_what_it_returns_is_what_each_expert_lost(loss):
     (said,), (y,) = rows_for(loss, 1, 1)
     assert_array_equal(hedge.learn(said, y, loss), expert_losses(said, y, loss))
     assert_allclose(expert_losses(said, y, loss), [slow_expert_loss(s, y, loss) for s in said], rtol=1e-12)
+
+
+def test_of_a_tie_all_classes_but_one_are_wrong():
+    tied, right = np.zeros((1, 3)), np.array([[1e-6, 0.0, 0.0]])
+    lost = [expert_losses(scores, np.array([0.0]), Softmax(n_classes=3))[0] for scores in (tied, right)]
+    assert lost[0] - lost[1] == pytest.approx(0.5 * 2 / 3, abs=1e-4)
+    lost = [expert_losses(np.array([[s]]), np.array([1.0]), Logistic())[0] for s in (0.0, 1e-6, -1e-6)]
+    assert lost[0] - lost[1] == pytest.approx(0.25, abs=1e-4)
+    assert lost[2] - lost[1] == pytest.approx(0.5, abs=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"half_lives": []}, {"half_lives": [0.0]}, {"meta_half_life": -1.0}])
