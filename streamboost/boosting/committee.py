@@ -102,7 +102,7 @@ class Committee(BoostedModel):
             raise ValueError(f"n_jobs is {n_jobs!r}, expected a whole number above 0, or -1 for all cores.")
         self.readout, self.steps, self.half_lives = readout, tuple(steps), tuple(half_lives)
         self.memory_limit_mb, self.n_jobs = memory_limit_mb, n_jobs
-        self.hedge = Hedge(self._experts(), half_lives)
+        self.hedge = self._make_hedge()
         has_ladder = len(self.boosters) > 1 and readout == "hedge" and all(booster.replay for booster in self.boosters)
         self.drift_replacement = DriftReplacement() if has_ladder else None
         self.growth = Growth() if grows and self.drift_replacement is not None else None
@@ -114,6 +114,12 @@ class Committee(BoostedModel):
     def _experts(self) -> list[Expert]:
         sizes = [booster.stack.n_learners for booster in self.boosters]
         return [Expert(b, step) for b, n in enumerate(sizes) for step in (*(s for s in self.steps if s < n), n)]
+
+    def _make_hedge(self) -> Hedge:
+        hedge = Hedge(self._experts(), self.half_lives)
+        if any(getattr(booster.stack, "monotonic_cst", None) is not None for booster in self.boosters):
+            hedge.combination.combines = False  # a vote keeps to constraints that all experts keep to, a sum does not
+        return hedge
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]
@@ -133,7 +139,7 @@ class Committee(BoostedModel):
     def allocate(self, n_features: int, n_targets: int) -> None:
         """Make room for rows of ``n_features`` columns and ``n_targets`` target columns; :meth:`learn` does it."""
         if self._fit(n_features):
-            self.hedge = Hedge(self._experts(), self.half_lives)
+            self.hedge = self._make_hedge()
         for booster in self.boosters:
             booster.allocate(n_features, n_targets)
         self.hedge.open(self.loss)
@@ -211,11 +217,26 @@ class Committee(BoostedModel):
     def weights(self) -> dict[tuple[int | None, int], float]:
         """The weight of every expert in the vote, by its memory and its number of learners, the most trusted first."""
         weights: dict[tuple[int | None, int], float] = {}
-        windows = [None if booster.replay is None else booster.replay.window for booster in self.boosters]
-        for (b, step), weight in zip(self.hedge.experts.tolist(), self.hedge.weights.tolist(), strict=True):
-            key = windows[b], step
+        for key, weight in zip(self._expert_keys(), self.hedge.weights.tolist(), strict=True):
             weights[key] = weights.get(key, 0.0) + weight
         return dict(sorted(weights.items(), key=lambda item: -item[1]))
+
+    def _expert_keys(self) -> list[tuple[int | None, int]]:
+        windows = [None if booster.replay is None else booster.replay.window for booster in self.boosters]
+        return [(windows[b], step) for b, step in self.hedge.experts.tolist()]
+
+    def coefficients(self) -> dict[tuple[int | None, int] | str, float]:
+        """The coefficients of the combination, by memory and number of learners; for classes also of the vote itself.
+
+        Empty where the vote stands by itself. See :mod:`streamboost.boosting.combining`.
+        """
+        slope, step, *own = self.hedge.combination.coefficients.tolist() or [0.0, 0.0]
+        coefficients: dict[tuple[int | None, int] | str, float] = {}
+        if self.loss.temperature_scale == 0.0 and own:
+            coefficients = {"slope": slope, "step": step}
+        for key, coefficient in zip(self._expert_keys(), own, strict=False):
+            coefficients[key] = coefficients.get(key, 0.0) + coefficient
+        return coefficients
 
     # Growing.
 

@@ -115,6 +115,7 @@ class Growth:
         if _trust(committee, 0) < WORTH:
             self.leave(committee)
             return
+        committee.hedge.combination.restart()  # beside a vote that has become another
         booster.sweep(lambda done, _: tell(n_first + done, n_all))
         self.sweeps = 1
         detail = f"{n:,} rows, {booster.stack.n_learners} trees"
@@ -149,6 +150,7 @@ class Growth:
         if self.joined_at < 0:
             if booster.replay.sweeps > 0:
                 self._vote(committee, np.zeros((len(STEPS), 1)), np.ones(1))
+                committee.hedge.combination.restart()
                 detail = f"{booster.replay.fill:,} rows, {booster.stack.n_learners} trees"
                 committee.events.append(Event(committee.n_rows, "memory grown", detail))
             return

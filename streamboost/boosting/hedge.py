@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.boosting.combining import NO_COMBINATION, Combination
 from streamboost.kernels.hedge import FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Hedging, count_losses
 from streamboost.losses import Loss
 
@@ -37,13 +38,16 @@ class Hedge:
     For real targets a loss counts in units of what the best expert loses on a row: the weights are then those of Bayes'
     rule, tempered, under a normal distribution (square loss) or a Laplace distribution (absolute loss) as wide as the
     best expert's errors. For classes see :func:`expert_losses`. After so many rows as its half-life says a loss counts
-    half, for each voter and for the meta voter; ``weights`` (E,) of the experts sum to 1.
+    half, for each voter and for the meta voter; ``weights`` (E,) of the experts sum to 1. ``combination`` goes on from
+    their vote: see :mod:`streamboost.boosting.combining`.
 
     References
     ----------
     Freund and Schapire (1997), A decision-theoretic generalization of on-line learning; Herbster and Warmuth (1998),
     Tracking the best expert; van Erven et al. (2011), Adaptive hedge, on learning how fast to learn.
     """
+
+    combination = NO_COMBINATION
 
     def __init__(
         self,
@@ -65,9 +69,11 @@ class Hedge:
         self.posterior[:-1, :n] = 1.0 / max(n, 1)
         self.posterior[-1, : len(half_lives)] = 1.0 / len(half_lives)
         self.weights = np.full(n, 1.0 / max(n, 1))
+        self.combination = Combination()
 
     def open(self, loss: Loss) -> None:
         """Take the loss's own way of turning a loss into a likelihood."""
+        self.combination.open(loss, len(self.experts))
         if loss.temperature_scale:
             self.temperature_scale[:] = np.array([CAUTION, 1.0]) * (loss.temperature_scale / loss.n_outputs)
 
@@ -75,7 +81,8 @@ class Hedge:
     def arrays(self) -> Hedging:
         """What the kernels work on."""
         return Hedging(
-            self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights
+            self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights,
+            self.combination.arrays,
         )  # fmt: skip
 
     def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
@@ -85,6 +92,7 @@ class Hedge:
         self.experts = np.concatenate([self.experts, np.array(experts, dtype=np.int64).reshape(-1, 2)])
         self.losses = np.pad(self.losses, ((0, 0), (0, width - self.losses.shape[1])))
         self.losses[:-1, n : n + k] = self.losses[:-1, list(twins)]
+        self.combination.join(k)
         self.reweigh()
 
     def leave(self, booster: int, successor: int | None = None) -> None:
@@ -98,6 +106,7 @@ class Hedge:
         self.losses[:-1, len(kept) :] = 0.0
         self.experts = self.experts[kept]
         self.experts[self.experts[:, 0] == successor, 0] = booster
+        self.combination.keep(kept)
         self.reweigh()
 
     def reweigh(self) -> None:
@@ -119,6 +128,17 @@ class Hedge:
         """The vote: scores (..., E, m) to one score (..., m), mixed as predictions."""
         return loss.link.score(np.einsum("e,...em->...m", self.weights, loss.link.predict(scores)))
 
+    def score(self, scores: FloatArray, loss: Loss) -> FloatArray:
+        """The combination: scores of experts (n, E, m), held to the range of targets, to one score a row, (n, m)."""
+        return self.combination.score(scores, self.mix(scores, loss), loss)
+
+    def influence(self) -> FloatArray:
+        """How far the score moves with that of each expert, (E,): its weight in the vote, and its coefficient."""
+        if not len(self.combination.coefficients):
+            return self.weights
+        slope, own = self.combination.coefficients[0], self.combination.coefficients[2:]
+        return (1.0 + slope - own.sum()) * self.weights + own  # type: ignore[no-any-return]
+
     def learn(
         self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, paired: FloatArray = NO_PAIRED_TEST
     ) -> FloatArray | None:
@@ -127,6 +147,7 @@ class Hedge:
             return None
         n = len(self.experts)
         votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
+        self.combination.learn(scores, self.mix(scores, loss), y, loss, float(weight))
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
         count_losses(lost, float(weight), self.arrays, paired)
         return lost[:n]

@@ -84,7 +84,7 @@ def _shares(model: BoostedModel) -> list[FloatArray]:
     sizes = [booster.stack.n_learners for booster in model.boosters]
     shares = [np.zeros(size + 1) for size in sizes]
     if model.readout == "hedge":
-        heard = model.hedge.experts.tolist(), model.hedge.weights.tolist()
+        heard = model.hedge.experts.tolist(), model.hedge.influence().tolist()
         experts = [(b, step, weight + WHISPER) for (b, step), weight in zip(*heard, strict=True)]
     else:
         experts = [(0, sizes[0], 1.0)]

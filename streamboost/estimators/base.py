@@ -540,6 +540,15 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self.committee_.weights()
 
     @property
+    def coefficients_(self) -> dict[tuple[int | None, int] | str, float]:
+        """How far the prediction goes beyond the vote towards each expert, by memory and number of learners.
+
+        For classes also how far the vote's own score is stretched, ``"slope"``, and its choice preferred, ``"step"``.
+        """
+        check_is_fitted(self)
+        return self.committee_.coefficients()
+
+    @property
     def events_(self) -> list[Event]:
         """What happened so far: memory dropped, new classes, new columns, each with its row."""
         check_is_fitted(self)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
+from streamboost.kernels.combining import Combining, combine, hold, learn_combining
 from streamboost.kernels.compiling import compiled, compiled_inline, compiled_inside
 from streamboost.kernels.losses import HINGE, LOGISTIC, SMALLEST, SOFTMAX, TIE, Rule, to_prediction, to_score, value
 
@@ -28,6 +29,7 @@ class Hedging(NamedTuple):
     losses: FloatArray  # (V + 1, E or more), discounted
     posterior: FloatArray  # (V + 1, E or more)
     weights: FloatArray  # (E,)
+    combining: Combining
 
 
 @compiled_inside
@@ -71,7 +73,9 @@ def read_out(
     experts, averages = hedge.experts, readout == READ_HEDGE_OF_MEANS
     for e in range(experts.shape[0]):
         read_walk(walks[first[experts[e, 0]] :], experts[e, 1], averages, expert_scores[e])
+        hold(hedge.combining.target_range, expert_scores[e])
     mix(kind, hedge.weights, expert_scores, out, prediction)
+    combine(kind, expert_scores, hedge.combining, out)
 
 
 @compiled_inside
@@ -168,4 +172,10 @@ def learn_hedge(
                     vote[k] += posterior[v - E, e] * predictions[e, k]
             to_score(kind, vote)
         lost[v] = expert_loss(kind, option, ridge, expert_scores[v] if v < E else vote, y)
+    for k in range(m):
+        vote[k] = 0.0
+        for e in range(E):
+            vote[k] += hedge.weights[e] * predictions[e, k]
+    to_score(kind, vote)
+    learn_combining(kind, expert_scores, vote, y, w, hedge.combining)
     count_losses(lost, w, hedge, paired_test)

@@ -18,6 +18,7 @@ MODULES = {
     "streamboost.features.binning": "Bins",
     "streamboost.boosting.booster": "Booster Hypothesis",
     "streamboost.persistence.checkpoints": "Checkpoint",
+    "streamboost.boosting.combining": "Combination",
     "streamboost.boosting.committee": "Committee",
     "streamboost.boosting.cost": "CostMeter",
     "streamboost.descents": "AdaGrad Ball Box FrankWolfe GradientDescent Nesterov ResidualProjection",

@@ -81,13 +81,14 @@ class PlainLoop:
 def read_out(model: BoostedModel, walks: Sequence[FloatArray]) -> FloatArray:
     """Return the scores (n, m) of walks (n, N + 1, m) of all boosters, or of the first steps of them."""
     if model.readout == "hedge":
-        return model.hedge.mix(expert_scores(model, walks), model.loss)
+        return model.hedge.score(expert_scores(model, walks), model.loss)
     if model.readout == "descent":
         return model.boosters[0].descent.score(walks[0])
     return descents.read_out(walks[0], model.readout)
 
 
 def expert_scores(model: BoostedModel, walks: Sequence[FloatArray]) -> FloatArray:
-    """Return the score of every expert, (n, E, m)."""
-    boosters = model.boosters
-    return np.stack([boosters[b].descent.score(walks[b][:, : step + 1]) for b, step in model.hedge.experts], axis=1)
+    """Return the score of every expert, held to the range of targets, (n, E, m)."""
+    boosters, hedge = model.boosters, model.hedge
+    scores = [boosters[b].descent.score(walks[b][:, : step + 1]) for b, step in hedge.experts]
+    return hedge.combination.hold(np.stack(scores, axis=1))
