@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
@@ -54,6 +55,21 @@ def without_succession(committee: Committee) -> Committee:
     return committee
 
 
+def without_combination(committee: Committee) -> Committee:
+    committee.hedge.combination.combines = False
+    return committee
+
+
+def without_range(committee: Committee) -> Committee:
+    committee.hedge.combination.holds = False
+    return committee
+
+
+def as_before(committee: Committee) -> Committee:
+    """The vote of boosters on lines alone."""
+    return without_range(without_combination(without(12288)(committee)))
+
+
 def record_targets(committee: Committee) -> Committee:
     for booster in committee.boosters:
         old = booster.replay
@@ -71,6 +87,10 @@ VARIANTS = {
     "without 1,024": Variant(change=without(1024)),
     "without 4,096": Variant(change=without(4096)),
     "without 16,384": Variant(change=without(16384)),
+    "without the constant base": Variant(change=without(12288)),
+    "vote alone": Variant(change=without_combination),
+    "no range": Variant(change=without_range),
+    "vote alone, no range, no constant base": Variant(change=as_before),
     "one half-life, 100": Variant(change=hedge(half_lives=(100.0,))),
     "no vote for the bases": Variant(change=hedge(steps=())),
     "votes after 0, 3, 10": Variant(change=hedge(steps=(0, 3, 10))),
@@ -114,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(job: tuple[str, int, int, str]) -> dict[str, float]:
-    """The error of a variant on a stream, and its CPU seconds."""
+    """The error of a variant on a stream, for classes its log loss and calibration error, and its CPU seconds."""
     name, rows, seed, variant = job
     stream, (settings, change, chunk) = streams.load(name, rows, seed), VARIANTS[variant]
     with changed(change):
@@ -122,7 +142,16 @@ def run(job: tuple[str, int, int, str]) -> dict[str, float]:
         started = time.process_time()
         parts = [slice(start, start + chunk) for start in range(0, len(stream.y), chunk)]
         said = np.concatenate([learner.learn(stream.X[part], stream.y[part]) for part in parts])
-    return {"error": error(said, stream.y), "cpu_s": time.process_time() - started}
+    found = {"error": error(said, stream.y), "cpu_s": time.process_time() - started}
+    return found if stream.task == "regression" else found | probability_losses(said, stream.y)
+
+
+def probability_losses(said: NDArray[np.float64], y: NDArray[Any]) -> dict[str, float]:
+    """The log loss, and how far shares of right answers are from what was promised, in 15 parts by probability."""
+    own, surest, is_right = said[np.arange(len(y)), y], said.max(axis=1), said.argmax(axis=1) == y
+    part = np.minimum((15 * surest).astype(int), 14)
+    apart = np.abs(np.bincount(part, weights=is_right - surest, minlength=15))
+    return {"log_loss": float(-np.log(np.maximum(own, 1e-15)).mean()), "calibration": float(apart.sum() / len(y))}
 
 
 @contextmanager
@@ -138,14 +167,18 @@ def changed(change: Change) -> Iterator[None]:
 
 def markdown(found: dict[str, dict[str, dict[str, float]]], variants: list[str]) -> str:
     def ratios(variant: str, what: str) -> list[float]:
-        return [max(runs[variant][what], TINY) / max(runs[DEFAULT][what], TINY) for runs in found.values()]
+        runs = [each for each in found.values() if what in each[DEFAULT]]
+        return [max(run[variant][what], TINY) / max(run[DEFAULT][what], TINY) for run in runs]
+
+    def means(what: str, digits: int = 3) -> list[str]:
+        columns = [ratios(variant, what) for variant in variants[1:]]
+        return [f"{statistics.geometric_mean(column):.{digits}f}" if column else "–" for column in columns]
 
     columns = [ratios(variant, "error") for variant in variants[1:]]
     errors = [figure(runs[DEFAULT]["error"]) for runs in found.values()]
     lines = zip(found, errors, *([f"{value:.3f}" for value in column] for column in columns), strict=True)
-    means = [f"{statistics.geometric_mean(column):.3f}" for column in columns]
-    costs = [f"{statistics.geometric_mean(ratios(variant, 'cpu_s')):.2f}" for variant in variants[1:]]
-    rows = [*map(list, lines), ["geometric mean", "–", *means], ["CPU time", "–", *costs]]
+    totals = {"geometric mean": means("error"), "log loss": means("log_loss"), "CPU time": means("cpu_s", 2)}
+    rows = [*map(list, lines), *([name, "–", *values] for name, values in totals.items())]
     return table(["stream", "error of the default", *variants[1:]], rows)
 
 
