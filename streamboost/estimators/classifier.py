@@ -51,7 +51,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     ----------
     classes_ : array
         The classes known so far: sorted at the first call, new ones at the end.
-    committee_, booster_, n_samples_seen_, weights_, events_, edges_, feature_importances_
+    committee_, booster_, n_samples_seen_, weights_, coefficients_, events_, edges_, feature_importances_
         As in :class:`SGBRegressor`.
     n_features_in_, feature_names_in_
         As in :class:`SGBRegressor`.

@@ -86,6 +86,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         and categories of all rows of the call are known by then.
     weights_ : dict
         Whom the hedge trusts, by memory and number of learners.
+    coefficients_ : dict
+        How far the prediction goes beyond the hedge's vote towards each expert, by the same.
     events_ : list of Event
         What happened when: memory dropped, grown or shrunk, history studied, new classes, new columns, memory limited.
     edges_ : array of shape (all learners,)
