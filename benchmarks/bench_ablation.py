@@ -66,8 +66,8 @@ def without_range(committee: Committee) -> Committee:
 
 
 def as_before(committee: Committee) -> Committee:
-    """The vote of boosters on lines alone."""
-    return without_range(without_combination(without(12288)(committee)))
+    """The vote alone, wherever it leads."""
+    return without_range(without_combination(committee))
 
 
 def record_targets(committee: Committee) -> Committee:
@@ -87,10 +87,10 @@ VARIANTS = {
     "without 1,024": Variant(change=without(1024)),
     "without 4,096": Variant(change=without(4096)),
     "without 16,384": Variant(change=without(16384)),
-    "without the constant base": Variant(change=without(12288)),
     "vote alone": Variant(change=without_combination),
     "no range": Variant(change=without_range),
-    "vote alone, no range, no constant base": Variant(change=as_before),
+    "vote alone, no range": Variant(change=as_before),
+    "no growth": Variant({"memory": (256, 1024, 4096, 16384)}),
     "one half-life, 100": Variant(change=hedge(half_lives=(100.0,))),
     "no vote for the bases": Variant(change=hedge(steps=())),
     "votes after 0, 3, 10": Variant(change=hedge(steps=(0, 3, 10))),
