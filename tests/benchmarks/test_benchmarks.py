@@ -255,7 +255,9 @@ def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
     def make(model):
         committee = model.committee_
         boosters = [(repr(b.replay), b.stack.max_features, type(b.base), b.update_mode) for b in committee.boosters]
-        return boosters, committee.steps, committee.half_lives, committee.readout, committee.drift_replacement is None
+        combination = committee.hedge.combination.combines, committee.hedge.combination.holds
+        makes = committee.steps, committee.half_lives, committee.readout, committee.drift_replacement is None
+        return boosters, *makes, *combination
 
     assert (make(model) != make(usual)) == (name != bench_ablation.DEFAULT)
     assert chunk == (16 if model.update_mode == "minibatch" else 500)

@@ -34,6 +34,7 @@ _BOOSTER = "streamboost/boosting/booster.py"
 _COMMITTEE = "streamboost/boosting/committee.py"
 _PLAIN = "streamboost/boosting/loops/plain.py"
 _HEDGE = "streamboost/kernels/hedge.py"
+_COMBINING = "streamboost/kernels/combining.py"
 _DRIFT = "streamboost/boosting/drift_replacement.py"
 _LOSSES = "streamboost/losses/builtin.py"
 _CLASS_LOSSES = "streamboost/losses/classes.py"
@@ -118,6 +119,10 @@ MUTANTS = [
            BOOSTING, "the voters are weighed by what they lost themselves"),
     Mutant("hedge-share", _HEDGE, "LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5,",
            "LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.0,", BOOSTING, "a wrong class costs more than its log loss"),
+    Mutant("combining-decay", _COMBINING, "A[i, j] = keep * A[i, j] + w * total", "A[i, j] = A[i, j] + w * total",
+           BOOSTING, "rows fade from the combination"),
+    Mutant("combining-centre", _COMBINING, "features[i, k] -= mean", "features[i, k] -= 0.0", BOOSTING,
+           "the second derivatives of softmax are diag(p) - p pᵀ"),
     Mutant("drift-sign", _DRIFT, "if total > SIGMAS * error and", "if total < SIGMAS * error and", BOOSTING,
            "a challenger has to be better"),
     Mutant("drift-proof", _DRIFT, "if rows < PROOF_ROWS:", "if rows < PROOF_ROWS // 8:", BOOSTING,
