@@ -227,7 +227,7 @@ class Booster(BoostedModel):
         The arrays that it holds are this booster's own: copy it before this one learns on.
         """
         twin = self._twin()
-        twin.is_frozen = True
+        twin.is_frozen, twin.refit = True, None
         twin.base, twin.stack, _ = self.present.for_prediction()
         if self.replay is not None:
             twin.replay = self.replay.without_rows()

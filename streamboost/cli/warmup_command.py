@@ -76,6 +76,7 @@ def _trees() -> None:
         model.predict_one({0: 0.5})
         list(model.staged_predict(X))
         _ = model.feature_importances_
+    SGBRegressor(random_state=0).learn(*_rows(2800))  # by then a booster that holds all rows has come
     SGBRegressor().learn(X[:, :1], y, sample_weight=1 + X[:, 0])  # one column lies in memory as several do not
 
 
@@ -143,8 +144,8 @@ def _zeros(rows: Any) -> Any:
     return np.zeros(len(rows))
 
 
-def _rows() -> tuple[Any, Any]:
+def _rows(n: int = 300) -> tuple[Any, Any]:
     from streamboost import datasets
 
-    X, y, *_ = datasets.friedman(300)
+    X, y, *_ = datasets.friedman(n)
     return X, y

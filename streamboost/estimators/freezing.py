@@ -37,7 +37,7 @@ def freeze(model: Estimator, *, importances: Literal["now", "later"] = "now") ->
     --------
     >>> from streamboost import SGBRegressor, datasets
     >>> from streamboost.estimators.describe import size
-    >>> X, y, *_ = datasets.friedman(5000, seed=0)
+    >>> X, y, *_ = datasets.friedman(2000, seed=0)
     >>> model = SGBRegressor(random_state=0).partial_fit(X, y)
     >>> frozen = freeze(model)
     >>> bool((frozen.predict(X) == model.predict(X)).all()), size(frozen) < size(model) / 10
