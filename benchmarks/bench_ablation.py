@@ -90,7 +90,6 @@ VARIANTS = {
     "vote alone": Variant(change=without_combination),
     "no range": Variant(change=without_range),
     "vote alone, no range": Variant(change=as_before),
-    "no growth": Variant({"memory": (256, 1024, 4096, 16384)}),
     "one half-life, 100": Variant(change=hedge(half_lives=(100.0,))),
     "no vote for the bases": Variant(change=hedge(steps=())),
     "votes after 0, 3, 10": Variant(change=hedge(steps=(0, 3, 10))),

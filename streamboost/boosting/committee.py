@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamboost._types import FloatArray
+from streamboost.bases import Constant, Linear
 from streamboost.boosting import memory_budget
 from streamboost.boosting.booster import Booster
 from streamboost.boosting.drift_replacement import DriftReplacement, Event
@@ -119,6 +120,8 @@ class Committee(BoostedModel):
         hedge = Hedge(self._experts(), self.half_lives)
         if any(getattr(booster.stack, "monotonic_cst", None) is not None for booster in self.boosters):
             hedge.combination.combines = False  # a vote keeps to constraints that all experts keep to, a sum does not
+        if not all(type(booster.base) in (Linear, Constant) for booster in self.boosters):
+            hedge.combination.holds = False  # somebody's model has seen targets that this one has not
         return hedge
 
     @property
