@@ -145,7 +145,7 @@ def test_the_readme_is_gone_through_from_top_to_bottom(run, home, installed):
     assert "Set NUMBA_CACHE_DIR to a folder that this user can write to" in warned
     write_rows(run.work)
     commands = re.findall(r"^    (streamboost .*?)(?:  +#.*)?$", readme.read_text(), re.MULTILINE)
-    assert [words.split()[1] for words in commands] == ["warmup", "run", "run", "run", "inspect", "serve"]
+    assert [words.split()[1] for words in commands] == ["warmup", "run", "run", "run", "run", "inspect", "serve"]
     for command in commands:
         if "serve" in command:
             serve(command, run)
