@@ -30,9 +30,9 @@ Part = tuple[str, dict[str, Any]]  # a table, and the figures in it
 
 
 def wide(rng: np.random.Generator, at: Array) -> tuple[Array, Array]:
-    """Twenty columns, ten of which are Friedman's."""
-    X, truth = scale_streams.friedman(rng, at)
-    return np.concatenate([X, rng.uniform(size=(len(at), COLUMNS - 10))], axis=1), truth
+    """Twenty columns, fifteen of which are those of the waves, on which growth pays."""
+    X, truth = scale_streams.sines(rng, at)
+    return np.concatenate([X, rng.uniform(size=(len(at), COLUMNS - X.shape[1]))], axis=1), truth
 
 
 def make(way: str, source: scale_streams.Source) -> SGBRegressor:
