@@ -109,9 +109,10 @@ class Replay:
         self.turn = 0  # position, among the refittable learners, of the next one
         self.sweeps = 0  # how often all of them have had their turn, where sums are carried
         self.n_turns = 0  # how many turns there were in all
+        self.is_stale = False  # whether rows are coded by cut points of before
 
     _carried: FloatArray | None = None  # of those of older files, none
-    n_turns = 0
+    n_turns, is_stale = 0, False
 
     @property
     def is_carried(self) -> bool:
@@ -238,12 +239,28 @@ class Replay:
         return max(SOONEST_TURN, int(self.fill * share / len(stack.refittable)))
 
     def begin_turn(self) -> int:
-        """The learner whose turn is next, where sums are carried; before the first of them the cut points follow."""
+        """The learner whose turn is next, where sums are carried; before the first of them the cut points follow.
+
+        The codes do not yet (:attr:`is_stale`): rows are coded in the course of that turn.
+        """
         self.n_turns += 1
         if self.turn == 0:
-            self.counts[WARM], self.binned = True, 0
-            self._prepared(0)
+            self.counts[WARM] = True
+            self._place_cut_points()
+            self.is_stale = True
+        else:
+            self.encode_stale()
         return self.turn
+
+    def encode_rows(self, start: int, stop: int) -> None:
+        """Code some of the rows held by the cut points there are now."""
+        self.code_ring[:, start:stop] = self.bins.encode(self._X[start:stop])
+
+    def encode_stale(self) -> None:
+        """Code all rows held, if the cut points have followed and the codes have not."""
+        if self.is_stale:
+            self.encode_rows(0, self.fill)
+            self.is_stale = False
 
     def end_turn(self, stack: Stack) -> None:
         """Hand over to the next learner."""
@@ -266,11 +283,14 @@ class Replay:
         """Let the cut points follow the window before a learner is refitted; exact FTRL makes them for every row."""
         is_stale = self.window is None or REBIN_SHARE * (self.seen - self.binned) >= self.fill
         if self._codes is not None and (is_stale or self.binned == 0):
-            X, counts = self.X, self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
-            self.bins.fit(X if counts.all() else X[counts])
-            self._codes[:, : len(X)] = self.bins.encode(X)
-            self.binned = self.seen
+            self._place_cut_points()
+            self.encode_rows(0, self.fill)
         return learner
+
+    def _place_cut_points(self) -> None:
+        X, counts = self.X, self.weight > 0  # a row of weight 0 leaves no trace, not even a cut point beside it
+        self.bins.fit(X if counts.all() else X[counts])
+        self.binned = self.seen
 
     def _hold(self, rows: IntArray, room: int) -> None:
         """Go on with these of the rows held, in this order, and room for so many."""
@@ -289,8 +309,8 @@ class Replay:
         """Learn that columns hold the numbers of levels."""
         if self._codes is not None and len(columns):
             self.bins.set_categorical(columns, n_levels)
-            self._codes[:, : self.fill] = self.bins.encode(self.X)
-            self.binned = 0  # no level has been counted yet
+            self.encode_rows(0, self.fill)
+            self.binned, self.is_stale = 0, False  # no level has been counted yet
 
     def recode(self, code: Callable[[FloatArray], FloatArray]) -> None:
         """Write the targets held in another coding; recorded ones were for learners that are gone, and stay as two."""

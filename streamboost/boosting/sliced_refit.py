@@ -1,10 +1,10 @@
 """A refit over many rows that holds nobody up: begun at one row, it takes effect at a later one.
 
 Where learners rest between refits and partial sums are carried (see :mod:`streamboost.replay`), the next tree is grown
-at once, but from a sample of the rows. What its leaves say is then told by *all* rows, in slices, some with every row
-that comes in; rows that did not choose the splits tell it without flattering them, so that such a tree is better than
-one that was grown from all rows, besides being cheaper. At the next turn the tree takes the place of the one before.
-When that is depends on the rows alone, so that the result is the same however rows are cut into chunks.
+from a sample of the rows, and what its leaves say is then told by *all* rows. Rows that did not choose the splits tell
+it without flattering them, so that such a tree is better than one that was grown from all rows, besides being cheaper.
+Both are done in slices, some with every row that comes in, and at the next turn the tree takes the place of the one
+before. When that is depends on the rows alone, so that the result is the same however rows are cut into chunks.
 
 Trees after one that has changed were fitted to what it left over before. So most trees keep their splits at their turn,
 and only what their leaves say is told anew, by the rows of now: one in :data:`REGROWN` is grown afresh, and of the
@@ -16,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamboost._types import FloatArray
 from streamboost.boosting.loops import choose
 from streamboost.kernels import carrying
 from streamboost.kernels.layout import AT
+from streamboost.stacks.growing_tree import GrowingTree
 from streamboost.stacks.tree import TreeStack
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 FEWEST_DRAWN, MOST_DRAWN, DRAWN_SHARE = 8192, 32768, 2  # rows a tree is grown from: one in two, within these
 REGROWN, FIRST_SHARE = 3, 10  # one in so many trees is grown afresh at its turn, but none of the first tenth
-EARLY = 2  # the work is done when one in so many of the rows until the next turn have come
+GROWN, TOLD = 8, 4  # shares of the rows until the next turn: one in so many while it grows, and while rows tell leaves
 
 
 def n_drawn(n_rows: int) -> int:
@@ -39,6 +41,9 @@ def n_drawn(n_rows: int) -> int:
 
 class SlicedRefit:
     """Tree ``learner`` as it will be ``interval`` rows after this was begun."""
+
+    __slots__ = ("__dict__", "_growing")  # a tree half grown follows from the rows: it is not part of the state
+    encodes, key = False, 0  # of those of older files
 
     def __init__(self, booster: Booster, learner: int, interval: int) -> None:
         replay, stack = booster.replay, booster.stack
@@ -50,25 +55,33 @@ class SlicedRefit:
         self.gone = int(replay.counts[AT]) if replay.fill == replay.window else 0
         self.n_gone = max(0, replay.fill + interval - replay.window)
         booster.cost.add(self.n_rows, 0, 1)
+        self.tree: TreeStack
+        self.cut: NDArray[np.uint8] | None  # None: the tree has not been grown yet
         is_first = learner < stack.n_learners // FIRST_SHARE
         if stack.feature[learner, 0] < 0 or ((learner + replay.sweeps) % REGROWN == 0 and not is_first):
-            rows = carrying.draw_rows(self.n_rows, n_drawn(self.n_rows), booster.seed * 2**32 + replay.n_turns)
-            gradient, _ = choose(booster).slopes(booster, rows)
-            self.tree = stack.one_alike()
-            self.cut = self.tree.grow_from(replay.code_ring, replay.bins, rows, gradient, replay.weight[rows])
+            self.key = booster.seed * 2**32 + replay.n_turns
+            self.tree, self.cut = stack.one_alike(), None
+            replay.encode_stale()
         else:
             self.tree, self.cut = stack.copy_of(learner, replay.bins)
+        self.encodes = replay.is_stale  # rows are coded by the new cut points before they tell leaves
         self.leaf_ids = np.zeros(self.n_rows, np.uint16)
         self.sums = np.zeros((2**stack.max_depth, 2 * stack.n_outputs + 1))
 
     def work(self, booster: Booster, waited: int) -> None:
-        """Let as many rows tell what the leaves say as is due after so many rows have come."""
-        stop = min(self.n_rows, self.n_rows * waited * EARLY // self.interval)
+        """Grow the tree, and then let rows tell what its leaves say, as far as is due after so many rows have come."""
+        n_grown = self.interval // GROWN
+        if self.cut is None and not self._grow(booster, (waited + 1) / (n_grown + 1)):
+            return
+        n_told = self.interval - n_grown if self.encodes else self.interval // TOLD
+        stop = min(self.n_rows, self.n_rows * (waited - n_grown) // max(n_told, 1))
         if stop <= self.done:
             return
         replay = booster.replay
         assert replay is not None
         assert replay.window is not None
+        if self.encodes:
+            replay.encode_rows(self.done, stop)
         gradient, curvature = choose(booster).slopes(booster, slice(self.done, stop))
         self._find_leaves(replay, self.done, stop)
         carrying.add_up_rows(
@@ -77,9 +90,26 @@ class SlicedRefit:
         )  # fmt: skip
         self.done = stop
 
+    def _grow(self, booster: Booster, share: float) -> bool:
+        """Do this share of growing, or all of it; return whether the tree is grown."""
+        replay = booster.replay
+        assert replay is not None
+        growing: GrowingTree | None = getattr(self, "_growing", None)
+        if growing is None:
+            n_stay = max(self.n_rows - self.n_gone, 1)  # of those to be written over none is drawn
+            rows = carrying.draw_rows(n_stay, n_drawn(n_stay), self.key, self.gone + self.n_gone, self.n_rows)
+            gradient, _ = choose(booster).slopes(booster, rows)
+            growing = GrowingTree(self.tree, replay.code_ring, rows, gradient, replay.weight[rows])
+            self._growing = growing
+        if share < 1.0 and not growing.go_on(share):
+            return False
+        self.tree, self.cut = growing.finish(replay.bins)
+        del self._growing
+        return True
+
     def finish(self, booster: Booster, step: float) -> None:
         """Put the tree in its place, with this step, and carry the sums of all rows past it."""
-        self.work(booster, self.interval)
+        self.work(booster, 2 * self.interval + GROWN)  # all that is left
         replay, stack = booster.replay, booster.stack
         assert replay is not None
         assert replay.window is not None
@@ -91,6 +121,8 @@ class SlicedRefit:
             end = self.gone + self.n_gone
             self._find_leaves(replay, self.gone, min(end, replay.window))
             self._find_leaves(replay, 0, max(end - replay.window, 0))
+        if self.encodes:
+            replay.is_stale = False
         m = stack.n_outputs
         weight = self.sums[:, 2 * m :]
         self.tree.stats[0] = np.concatenate([self._values(stack.l2) * (weight + stack.l2), weight], axis=1)
@@ -100,6 +132,7 @@ class SlicedRefit:
 
     def _find_leaves(self, replay: Replay, start: int, stop: int) -> None:
         tree = self.tree
+        assert self.cut is not None
         carrying.find_leaves_by_code(
             replay.code_ring, start, stop, tree.n_bins, tree.max_depth, tree.cat_at >= 0, tree.feature[0], self.cut,
             tree.subset[0], tree.missing_left[0], self.leaf_ids,

@@ -17,12 +17,15 @@ TOGETHER = 64  # rows that go through a tree at a time
 
 
 @compiled
-def draw_rows(n: int, n_drawn: int, key: int) -> Rows:
-    """Return the numbers of ``n_drawn`` of n rows, in order: one, at random, of each of as many stretches."""
+def draw_rows(n: int, n_drawn: int, key: int, first: int, room: int) -> Rows:
+    """Return the numbers of ``n_drawn`` of n rows: one, at random, of each of as many stretches.
+
+    The rows lie in a ring of this ``room``, from the ``first`` on.
+    """
     rows, own = np.empty(n_drawn, np.uint32), _mixed(np.uint64(key), np.uint64(1))
     for k in range(n_drawn):
         start, stop = k * n // n_drawn, (k + 1) * n // n_drawn
-        rows[k] = start + int(_mixed(own, np.uint64(k)) % np.uint64(stop - start))
+        rows[k] = (first + start + int(_mixed(own, np.uint64(k)) % np.uint64(stop - start))) % room
     return rows
 
 

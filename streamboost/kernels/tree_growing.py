@@ -14,6 +14,7 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.histograms import (
     Codes,
+    Rows,
     fill_histogram,
     highest_bins,
     histogram_values,
@@ -27,6 +28,7 @@ from streamboost.kernels.splits import Signs, best_split, bounded
 
 Leaves = NDArray[np.uint16]
 Sets = NDArray[np.uint64]
+NEVER = 1 << 62  # more rows than there are
 
 
 class Growth(NamedTuple):
@@ -51,6 +53,22 @@ class Tree(NamedTuple):
     bounds: FloatArray  # (leaves, 2), what leaves keep to; may be (0, 2) without signs
 
 
+class Growing(NamedTuple):
+    """A tree that is being grown: its rows, grouped by node, and the nodes still to be split."""
+
+    values: FloatArray  # (n, c), what histograms add up
+    rows: Rows  # (n,)
+    spare: Rows  # (n,), room
+    gathered: FloatArray  # (n, c), room
+    hists: FloatArray  # (depth, d, n_bins + 1, c)
+    highest: IntArray  # (d,), bins
+    usual: IntArray  # (d,), bins
+    todo: IntArray  # (depth + 1, 5): node, level, histogram, and its rows from where to where
+    limits: FloatArray  # (depth + 1, 2), bounds of these nodes
+    counts: IntArray  # (2,): nodes to do, and rows of all nodes that are done
+    noise: float  # well above what rounding makes of a gain
+
+
 @compiled
 def grow(
     codes: Codes, target: FloatArray, weight: FloatArray, growth: Growth, is_level: BoolArray, monotone: Signs,
@@ -63,38 +81,61 @@ def grow(
     ``monotone`` (d,) is the sign of what more of a column must do to what the tree says, or empty; it needs m = 1.
     A row of weight 0 is given its leaf and otherwise counts as absent.
     """
-    n_bins, depth, min_samples_leaf, l2 = growth.n_bins, growth.depth, growth.min_samples_leaf, growth.l2
-    feature, bounds = tree.feature, tree.bounds
-    for p in range(feature.shape[0]):
-        feature[p], tree.cut[p], tree.missing_left[p], tree.gain[p] = -1, n_bins - 1, True, 0.0
+    growing = begin_growing(codes, target, weight, growth, tree)
+    go_on_growing(growing, codes, target.shape[1], growth, is_level, monotone, tree, leaf, NEVER)
+    _add_up_leaves(codes, growing.values, growth.n_bins, growth.depth, is_level, tree, leaf)
+
+
+@compiled
+def begin_growing(codes: Codes, target: FloatArray, weight: FloatArray, growth: Growth, tree: Tree) -> Growing:
+    """Return a tree that is about to split its first node; ``tree`` has no splits yet."""
+    n_bins, depth = growth.n_bins, growth.depth
+    for p in range(tree.feature.shape[0]):
+        tree.feature[p], tree.cut[p], tree.missing_left[p], tree.gain[p] = -1, n_bins - 1, True, 0.0
     for p in range(tree.subset.shape[0]):
         tree.subset[p] = 0
-    for q in range(bounds.shape[0]):
-        bounds[q, 0], bounds[q, 1] = -np.inf, np.inf
+    for q in range(tree.bounds.shape[0]):
+        tree.bounds[q, 0], tree.bounds[q, 1] = -np.inf, np.inf
     values = histogram_values(target, weight)  # (n, c)
-    rows, n_rows = rows_that_count(weight)  # grouped by node as the tree grows
+    rows, n_rows = rows_that_count(weight)
     spare, gathered = np.empty(rows.shape[0], np.uint32), np.empty(values.shape)
-    noise = 1e-12 * sum_of_squares(target, weight)  # well above what rounding makes of a gain
     hists = np.empty((depth, codes.shape[0], n_bins + 1, values.shape[1]))  # (depth, d, n_bins + 1, c)
     highest, usual = np.full(codes.shape[0], n_bins - 1), np.full(codes.shape[0], -1)
     fill_histogram(hists[0], codes, rows[:n_rows], values, gathered, highest, usual)
-    highest, usual = highest_bins(hists[0]), usual_bins(hists[0])
-    goes_left = np.empty(n_bins + 1, np.uint8)  # by code, of the node at hand
+    todo, limits, counts = np.zeros((depth + 1, 5), np.int64), np.empty((depth + 1, 2)), np.array([1, 0])
+    todo[0, 4], limits[0, 0], limits[0, 1] = n_rows, -np.inf, np.inf
+    return Growing(
+        values, rows, spare, gathered, hists, highest_bins(hists[0]), usual_bins(hists[0]), todo, limits, counts,
+        1e-12 * sum_of_squares(target, weight),
+    )  # fmt: skip
 
-    # Depth first: beside the node at hand at most one sibling a level waits, so that a histogram a level
-    # is room enough. The smaller child's is filled, the larger one's is what the parent's then has left.
-    todo, limits = np.zeros((depth + 1, 5), np.int64), np.empty((depth + 1, 2))
-    todo[0, 4], limits[0, 0], limits[0, 1], n_todo = n_rows, -np.inf, np.inf, 1
-    while n_todo > 0:
+
+@compiled
+def go_on_growing(
+    growing: Growing, codes: Codes, m: int, growth: Growth, is_level: BoolArray, monotone: Signs, tree: Tree,
+    leaf: Leaves, until: int,
+) -> bool:  # fmt: skip
+    """Split nodes until those that are done have had ``until`` rows, one counted in each; return whether all are done.
+
+    Depth first: beside the node at hand at most one sibling a level waits, so that a histogram a level is room enough.
+    The smaller child's is filled, the larger one's is what the parent's then has left.
+    """
+    n_bins, depth, min_samples_leaf, l2 = growth.n_bins, growth.depth, growth.min_samples_leaf, growth.l2
+    values, rows, hists, highest = growing.values, growing.rows, growing.hists, growing.highest
+    todo, limits, counts, bounds = growing.todo, growing.limits, growing.counts, tree.bounds
+    goes_left = np.empty(n_bins + 1, np.uint8)  # by code, of the node at hand
+    n_todo = counts[0]
+    while n_todo > 0 and counts[1] < until:
         n_todo -= 1
         p, level, at = todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2]
         start, stop = todo[n_todo, 3], todo[n_todo, 4]
         low, high = limits[n_todo, 0], limits[n_todo, 1]
         j, b, levels, left, g = -1, 0, np.uint64(0), True, 0.0
         if level < depth and stop - start >= 2 * min_samples_leaf:
+            counts[1] += stop - start
             j, b, levels, left, g = best_split(
-                hists[at], highest, is_level, monotone, low, high, target.shape[1], min_samples_leaf, l2, growth.cat_l2,
-                noise,
+                hists[at], highest, is_level, monotone, low, high, m, min_samples_leaf, l2, growth.cat_l2,
+                growing.noise,
             )  # fmt: skip
         if j < 0:
             q = ((p + 1) << (depth - level)) - (1 << depth)
@@ -103,13 +144,13 @@ def grow(
             if bounds.shape[0] > 0:
                 bounds[q, 0], bounds[q, 1] = low, high
             continue
-        feature[p], tree.cut[p], tree.missing_left[p], tree.gain[p] = j, b, left, g
+        tree.feature[p], tree.cut[p], tree.missing_left[p], tree.gain[p] = j, b, left, g
         by_level = is_level[j]
         if by_level:
             tree.subset[p] = levels
         for code in range(n_bins + 1):
             goes_left[code] = _goes_left(code, by_level, b, levels, left, n_bins)
-        middle = part_rows(rows, start, stop, spare, codes[j], goes_left)
+        middle = part_rows(rows, start, stop, growing.spare, codes[j], goes_left)
         left_at, right_at = level + 1, at
         small = rows[start:middle]
         if middle - start > stop - middle:
@@ -120,11 +161,12 @@ def grow(
             hists[at, j], highest[j], goes_left, sign, l2, low, high
         )
         if level + 1 < depth and stop - start - small.shape[0] >= 2 * min_samples_leaf:
-            fill_histogram(hists[level + 1], codes, small, values, gathered, highest, usual)
+            fill_histogram(hists[level + 1], codes, small, values, growing.gathered, highest, growing.usual)
             subtract_histogram(hists[at], hists[level + 1], highest)
         n_todo = _note(todo, limits, n_todo, 2 * p + 1, level + 1, left_at, start, middle, left_low, left_high)
         n_todo = _note(todo, limits, n_todo, 2 * p + 2, level + 1, right_at, middle, stop, right_low, right_high)
-    _add_up_leaves(codes, values, n_bins, depth, is_level, tree, leaf)
+    counts[0] = n_todo
+    return bool(n_todo == 0)
 
 
 @compiled

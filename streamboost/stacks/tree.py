@@ -18,7 +18,8 @@ from streamboost._types import BoolArray, FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing, tree_rows
-from streamboost.kernels.carrying import snap_splits, take_codes
+from streamboost.kernels.carrying import snap_splits
+from streamboost.kernels.splits import Signs
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
 from streamboost.stacks.base import LeafIds, Stack, Window
@@ -286,42 +287,27 @@ class TreeStack(Stack):
             told = f"window has bins for {window.bins.level_bins.shape[1]} levels of the columns {sorted(theirs)}"
             expected = f"{self.n_levels} levels of {sorted(ours)}, as the stack has"
             raise ValueError(f"{told}, expected {expected}. Call set_categorical on both alike.")
-        columns = self._drawn_columns()
-        leaf = np.empty(n, np.uint16)
+        columns = self.draw_columns()
+        leaf, cut = np.empty(n, np.uint16), np.empty(self.feature.shape[1], np.uint8)
         # Slices are made whole: for their layout the kernel would be compiled once more, and run slower.
-        cut = self._grow(i, np.ascontiguousarray(window.codes[columns]), target, weight, columns, leaf)
-        self._keep_splits(i, cut, window.bins)
+        tree_growing.grow(
+            np.ascontiguousarray(window.codes[columns]), np.ascontiguousarray(target), np.ascontiguousarray(weight),
+            *self.how_to_grow(columns), self.tree(i, cut), leaf,
+        )  # fmt: skip
+        self.keep_splits(i, cut, columns, window.bins)
         return leaf
 
-    def grow_from(
-        self, codes: NDArray[np.uint8], bins: Bins, rows: NDArray[np.uint32], target: FloatArray, weight: FloatArray
-    ) -> NDArray[np.uint8]:
-        """Grow the first tree afresh from some of the rows coded; return the last bin to go left at each node.
+    def how_to_grow(self, columns: slice | IntArray) -> tuple[Growth, BoolArray, Signs]:
+        """What the kernels are told of trees to be grown, and of these columns."""
+        growth = Growth(self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2)
+        signs = self.monotone[columns] if len(self.monotone) else self.monotone
+        return growth, self.cat_at[columns] >= 0, signs
 
-        ``codes`` (d, room) are those of all rows, ``target`` (rows, m) and ``weight`` (rows,) of those named.
-        """
-        columns = self._drawn_columns()
-        numbers = np.arange(self.n_features)[columns]
-        own, leaf = take_codes(codes, numbers, rows), np.empty(len(rows), np.uint16)
-        cut = self._grow(0, own, target, weight, columns, leaf)
-        self._keep_splits(0, cut, bins)
-        return cut
-
-    def _grow(
-        self, i: int, codes: NDArray[np.uint8], target: FloatArray, weight: FloatArray, columns: slice | IntArray,
-        leaf: LeafIds,
-    ) -> NDArray[np.uint8]:  # fmt: skip
-        """Grow tree i from codes (columns, n), write the rows' ``leaf``; return the last bins to go left."""
-        feature, cut = self.feature[i], np.empty(self.feature.shape[1], np.uint8)
-        tree_growing.grow(
-            codes, np.ascontiguousarray(target), np.ascontiguousarray(weight),
-            Growth(self.n_bins, self.max_depth, self.min_samples_leaf, self.l2, self.cat_l2),
-            self.cat_at[columns] >= 0, self.monotone[columns] if len(self.monotone) else self.monotone,
-            Tree(feature, cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i]), leaf,
-        )  # fmt: skip
-        if not isinstance(columns, slice):
-            feature[feature >= 0] = columns[feature[feature >= 0]]
-        return cut
+    def tree(self, i: int, cut: NDArray[np.uint8]) -> Tree:
+        """Tree i as the kernels write it, with the last bins to go left."""
+        return Tree(
+            self.feature[i], cut, self.subset[i], self.missing_left[i], self.gain[i], self.stats[i], self.bounds[i]
+        )
 
     def one_alike(self) -> TreeStack:
         """Return a stack of one tree that has seen nothing, made as these are; it draws columns as these would."""
@@ -357,8 +343,8 @@ class TreeStack(Stack):
         for name in self._fresh(0):
             setattr(self, name, getattr(self, name)[:-k].copy())
 
-    def _drawn_columns(self) -> slice | IntArray:
-        """The columns the next refit looks at."""
+    def draw_columns(self) -> slice | IntArray:
+        """Draw the columns that the next tree may split on."""
         d, share = self.n_features, self.max_features
         if share is None:
             return slice(None)
@@ -367,9 +353,11 @@ class TreeStack(Stack):
         drawn = np.random.default_rng((self.seed, self.n_draws)).choice(d, min(max(k, 1), d), replace=False)
         return np.sort(drawn)  # of equal columns the first is split on
 
-    def _keep_splits(self, i: int, cut: NDArray[np.uint8], bins: Bins) -> None:
-        """Remember the splits of tree i as raw values, and as sets of levels."""
+    def keep_splits(self, i: int, cut: NDArray[np.uint8], columns: slice | IntArray, bins: Bins) -> None:
+        """Remember the splits of tree i, grown from these columns, as raw values, and as sets of levels."""
         feature, threshold = self.feature[i], self.threshold[i]
+        if not isinstance(columns, slice):
+            feature[feature >= 0] = columns[feature[feature >= 0]]
         tree_growing.set_thresholds(feature, cut, self.n_bins, bins.edges, threshold)
         if len(self.categorical):
             # NaN marks a split of levels at no cost: nothing is at or below it, and the subset decides instead.
