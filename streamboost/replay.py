@@ -20,6 +20,7 @@ from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
 from streamboost.kernels.replay import interval
 from streamboost.stacks.base import LeafIds, Stack
 
+NEVER = 1 << 62  # more rows than will come
 SOONEST_TURN = 4  # rows between two refits where sums are carried, at least
 SWEEP_SHARE = 0.5  # of the rows held come in while all learners have their turn
 FIRST_SWEEP = 8  # times as fast, as learners have nothing to say before
@@ -110,9 +111,10 @@ class Replay:
         self.sweeps = 0  # how often all of them have had their turn, where sums are carried
         self.n_turns = 0  # how many turns there were in all
         self.is_stale = False  # whether rows are coded by cut points of before
+        self.sleeps = False  # whether nobody is to be fitted to the rows for now, which therefore are not coded
 
     _carried: FloatArray | None = None  # of those of older files, none
-    n_turns, is_stale = 0, False
+    n_turns, is_stale, sleeps = 0, False, False
 
     @property
     def is_carried(self) -> bool:
@@ -209,7 +211,7 @@ class Replay:
             self._recorded[where] = targets
         if self._carried is not None:
             self._carried[where] = targets
-        if self._codes is not None and self.warm:
+        if self._codes is not None and self.warm and not self.sleeps:
             self._codes[:, where] = self.bins.encode(X)
         self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
         self.counts[FILL] = min(len(self._X), self.fill + len(X))

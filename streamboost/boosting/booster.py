@@ -35,7 +35,7 @@ from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
 from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
-from streamboost.replay import Replay
+from streamboost.replay import NEVER, Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
@@ -352,6 +352,8 @@ class Booster(BoostedModel):
 
     def _refit_in_slices(self, replay: Replay) -> None:
         """Go on with the refit at hand as far as is due, and begin the next one when it takes effect."""
+        if replay.sleeps:
+            return
         if self.refit is None:
             replay.counts[WAITED] = 0
             self.refit = self._begin_refit(replay)
@@ -363,6 +365,28 @@ class Booster(BoostedModel):
             self.refit = self._begin_refit(replay)
         self.refit.work(self, waited)
 
+    @property
+    def sleeps(self) -> bool:
+        """Whether it only takes in rows: it has no trees, and nobody's turn comes."""
+        return self.replay is not None and self.replay.sleeps
+
+    def fall_asleep(self) -> None:
+        """Let all trees go, which rest; rows go on coming in."""
+        assert isinstance(self.stack, TreeStack)
+        assert self.replay is not None
+        if self.stack.n_learners > 1:
+            self.drop_last(self.stack.n_learners - 1)
+        self.stack.take_tree(0, self.stack.one_alike())  # one that says nothing
+        self.replay.turn = self.replay.sweeps = 0
+        self.refit, self.replay.sleeps = None, True
+
+    def wake(self, n_trees: int, descent: GradientDescent) -> None:
+        """Go on with so many new trees, which are fitted in turn to all rows held."""
+        assert self.replay is not None
+        self.descent, self.replay.sleeps = descent, False
+        self.grow(n_trees - 1)
+        self.replay.counts[WAITED] = 0
+
     def _begin_refit(self, replay: Replay) -> SlicedRefit:
         learner = replay.begin_turn()
         if learner == 0:
@@ -373,6 +397,8 @@ class Booster(BoostedModel):
     def rows_to_next_turn(self) -> int:
         """Rows that come before the refit at hand takes effect, where learners rest."""
         assert self.replay is not None
+        if self.replay.sleeps:
+            return NEVER
         return 1 if self.refit is None else self.refit.interval - int(self.replay.counts[WAITED])
 
     @property

@@ -41,16 +41,16 @@ STEP, STEP_ROWS, LEAST_STEP, MOST_STEP = 0.1, 30_000, 0.03, 0.1  # the step at s
 LENGTH, LENGTH_OF_MANY = 50.0, 40.0  # of all steps together, unless more or fewer pay; of trees for many classes
 FEWEST_TREES, MOST_TREES = 32, 2000
 PAYS, MOST_TIMES = 0.02, 2.0  # of the loss, that twice as many must be expected to take off; as many at most
-TRIAL_TREES = 4  # one in so many of them, with twice the steps, before it has earned a vote
+TRIAL_TREES, TRIAL_STEPS = 4, 2.0  # one in so many of them, with twice the steps, before it has earned a vote
 PART, LARGER = 3, 1.5  # one in so many of the trees, with larger steps, are fitted to the rows before those held back
-WAIT = 3  # times as many rows as there were when a booster left, before the next one comes
+WAIT = 4  # times as many rows as there were when a booster left, before the next one comes
 STEPS = (4, 2, 1)  # a vote for the first quarter of the trees, for the first half, and for all
+CAT_L2 = 30.0  # rows' worth of caution about levels
 DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 10, 5, 254  # deeper where one tree speaks for many classes
 MOST_ROWS = 1 << 20  # that are held
 BELIEVED = 0.5  # of the vote: what the longest memory has where growth begins
-TRIAL_ROWS = 4096  # with a vote, until it must have earned EARNED of it
-NEVER = 1 << 62  # a row that does not come
-EARNED, FORGOTTEN = 0.25, 0.02  # of the vote: after the trial, and whenever it leaves later
+HOPE_ROWS, TRIAL_ROWS = 1024, 4096  # with a vote, until it must have earned HOPELESS of it, and EARNED
+EARNED, HOPELESS, FORGOTTEN = 0.25, 0.05, 0.02  # of the vote: after the trial, in it, and whenever it leaves later
 WORTH = 0.1  # of the vote, by the rows held back of a table: with less it is not swept over
 
 
@@ -72,7 +72,10 @@ class Growth:
         first = committee.boosters[0]
         if committee.drift_replacement is None or committee.drift_replacement.is_on:
             return
-        if first.rests:
+        if first.sleeps:
+            if committee.n_rows >= self.rest_until and self._is_wanted(committee):
+                self._wake(committee)
+        elif first.rests:
             self._judge(committee)
             self._tell_when_full(committee)
             if self.is_proven and first.rests and first.replay is not None and first.replay.sweeps > self.sweeps:
@@ -81,8 +84,7 @@ class Growth:
         elif committee.n_rows >= self.rest_until and self._is_wanted(committee):
             assert first.replay is not None
             rows = Chunk(*first.replay.newest(first.replay.fill))
-            few = max(n_trees(committee.loss, len(rows.X)) // TRIAL_TREES, FEWEST_TREES)
-            booster = make_booster(committee, rows, few, times=2.0)
+            booster = make_booster(committee, rows, n_on_trial(committee.loss, len(rows.X)), TRIAL_STEPS)
             if booster is None:
                 self.rest_until = WAIT * committee.n_rows
                 detail = "there is no room for a booster that holds all rows"
@@ -113,7 +115,7 @@ class Growth:
         self._insert(committee, booster)
         self._vote(committee, lost[:-1] - lost[-1], back.weight)
         if _trust(committee, 0) < WORTH:
-            self.leave(committee)
+            self._sleep(committee)
             return
         committee.hedge.combination.restart()  # beside a vote that has become another
         booster.sweep(lambda done, _: tell(n_first + done, n_all))
@@ -122,21 +124,38 @@ class Growth:
         committee.events.append(Event(committee.n_rows, "history studied", detail))
 
     def leave(self, committee: Committee) -> None:
-        """Let the booster that holds all rows go."""
+        """Let the booster that holds all rows go, and its rows with it."""
         if committee.boosters[0].rests:
             for booster in committee.boosters:
                 booster.detach()
             committee.hedge.leave(0)
             committee.boosters.pop(0)
             committee.hedge.experts[:, 0] -= 1
-            self.joined_at, self.is_proven, self.rest_until = -1, False, WAIT * committee.n_rows
-            self.factor, self.sweeps, self.is_full = 1.0, 0, False
+            self._start_anew(WAIT * committee.n_rows)
+
+    def _sleep(self, committee: Committee) -> None:
+        """Let all trees of the booster that holds all rows go; rows go on coming in, for those that come later."""
+        committee.hedge.leave(0)
+        committee.boosters[0].fall_asleep()
+        self._start_anew(WAIT * committee.n_rows)
+
+    def _wake(self, committee: Committee) -> None:
+        """Let trees grow on all rows held, on trial."""
+        booster = committee.boosters[0]
+        assert booster.replay is not None
+        n = booster.replay.fill
+        booster.wake(n_on_trial(booster.loss, n), step_of(booster.loss, n, TRIAL_STEPS))
+
+    def _start_anew(self, rest_until: int) -> None:
+        self.joined_at, self.is_proven, self.rest_until = -1, False, rest_until
+        self.factor, self.sweeps, self.is_full = 1.0, 0, False
 
     def _is_wanted(self, committee: Committee) -> bool:
-        """Whether the longest memory is full and believed."""
-        held = committee.boosters[0].replay
+        """Whether the longest memory of the ladder is full and believed."""
+        place = int(committee.boosters[0].rests)
+        held = committee.boosters[place].replay
         is_full = held is not None and held.window is not None and held.fill >= min(held.window, BEGIN)
-        return is_full and _trust(committee, 0) >= BELIEVED and can_grow(committee)
+        return is_full and _trust(committee, place) >= BELIEVED and can_grow(committee)
 
     def _insert(self, committee: Committee, booster: Booster) -> None:
         for one in committee.boosters:
@@ -154,13 +173,16 @@ class Growth:
                 detail = f"{booster.replay.fill:,} rows, {booster.stack.n_learners} trees"
                 committee.events.append(Event(committee.n_rows, "memory grown", detail))
             return
-        if committee.n_rows - self.joined_at < TRIAL_ROWS:
-            return
-        if _trust(committee, 0) < (FORGOTTEN if self.is_proven else EARNED):
+        waited, trust = committee.n_rows - self.joined_at, _trust(committee, 0)
+        if self.is_proven and trust < FORGOTTEN:  # the rows are out of date: others take their place at once
             self.leave(committee)
-            committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
+            self.rest_until = committee.n_rows
+        elif not self.is_proven and trust < (EARNED if waited >= TRIAL_ROWS else HOPELESS) and waited >= HOPE_ROWS:
+            self._sleep(committee)
         else:
-            self.is_proven = True
+            self.is_proven |= waited >= TRIAL_ROWS
+            return
+        committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
 
     def _tell_when_full(self, committee: Committee) -> None:
         """Say, once, that no more rows are held than now."""
@@ -243,6 +265,11 @@ def n_trees(loss: Loss, n_rows: int) -> int:
     return int(min((LENGTH_OF_MANY if loss.n_outputs > 2 else LENGTH) / step(n_rows), MOST_TREES))
 
 
+def n_on_trial(loss: Loss, n_rows: int) -> int:
+    """Return how many trees a booster has before it has earned a vote."""
+    return max(n_trees(loss, n_rows) // TRIAL_TREES, FEWEST_TREES)
+
+
 def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float = 1.0) -> Booster | None:
     """Return a booster of trees that rest, which holds these rows, not swept over yet; None if there is no memory."""
     first = committee.boosters[0]
@@ -250,7 +277,7 @@ def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float =
     assert isinstance(like, TreeStack)
     depth = (DEPTH_OF_MANY if loss.n_outputs > 2 else DEPTH) - 7 + like.max_depth
     stack = TreeStack(
-        n_trees, max_depth=max(depth, 1), l2=like.l2, n_bins=BINS,
+        n_trees, max_depth=max(depth, 1), l2=like.l2, n_bins=BINS, cat_l2=CAT_L2,
         min_samples_leaf=max(MIN_SAMPLES_LEAF, like.min_samples_leaf), max_features=like.max_features,
         monotonic_cst=like.monotonic_cst,
     )  # fmt: skip

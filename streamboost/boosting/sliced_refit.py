@@ -99,7 +99,7 @@ class SlicedRefit:
             n_stay = max(self.n_rows - self.n_gone, 1)  # of those to be written over none is drawn
             rows = carrying.draw_rows(n_stay, n_drawn(n_stay), self.key, self.gone + self.n_gone, self.n_rows)
             gradient, _ = choose(booster).slopes(booster, rows)
-            growing = GrowingTree(self.tree, replay.code_ring, rows, gradient, replay.weight[rows])
+            growing = GrowingTree(self.tree, replay.code_ring, replay.X, rows, gradient, replay.weight[rows])
             self._growing = growing
         if share < 1.0 and not growing.go_on(share):
             return False
@@ -134,8 +134,8 @@ class SlicedRefit:
         tree = self.tree
         assert self.cut is not None
         carrying.find_leaves_by_code(
-            replay.code_ring, start, stop, tree.n_bins, tree.max_depth, tree.cat_at >= 0, tree.feature[0], self.cut,
-            tree.subset[0], tree.missing_left[0], self.leaf_ids,
+            replay.code_ring, replay.X, start, stop, tree.n_bins, tree.max_depth, tree.cat_at, tree.feature[0],
+            self.cut, tree.subset[0], tree.level_bins[0], tree.missing_left[0], self.leaf_ids,
         )  # fmt: skip
 
     def _values(self, l2: float) -> FloatArray:

@@ -26,7 +26,7 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
-from streamboost.boosting.growth import NEVER, WAIT, Growth, can_grow, make_booster, n_trees
+from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
@@ -40,6 +40,7 @@ from streamboost.features.sparse_rows import SparseRows
 from streamboost.kernels.progress import Progress, WorkMeter
 from streamboost.losses import Loss
 from streamboost.persistence import snapshots
+from streamboost.replay import NEVER
 
 Row = Mapping[Hashable, Any]
 ASKS_BY_PROTOCOL = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # for the names of a polars frame

@@ -13,6 +13,7 @@ from streamboost.kernels.losses import LOGISTIC, POISSON, SOFTMAX, SQUARED, Rule
 from streamboost.kernels.tree_growing import Leaves, Sets
 from streamboost.kernels.tree_rows import LevelBins
 
+LEVEL_BINS = 64  # that a set of levels can tell apart
 TOGETHER = 64  # rows that go through a tree at a time
 
 
@@ -50,31 +51,65 @@ def take_codes(codes: Codes, columns: IntArray, rows: Rows) -> Codes:
 
 
 @compiled
-def snap_splits(
-    feature: IntArray, threshold: FloatArray, subset: Sets, level_bins: LevelBins, edges: FloatArray, n_edges: IntArray,
-    cat_at: IntArray, now: LevelBins, cut: Codes,
-) -> None:  # fmt: skip
+def bin_levels(
+    levels: FloatArray,
+    target: FloatArray,
+    weight: FloatArray,
+    l2: float,
+    missing: int,
+    level_bins: LevelBins,
+    codes: Codes,
+) -> None:
+    """Give each level of a column a bin, (n_levels,), and each row the code of its own, (n,).
+
+    The last of the bins a set can tell apart is for levels that did not come. If more came than there are others, those
+    with like means of the target share one: in the order of these means, each bin takes its share of the rows.
+    """
+    n_levels, m, other = level_bins.shape[0], target.shape[1], np.uint8(LEVEL_BINS - 1)
+    sums, weights, n_rows = np.zeros((n_levels, m)), np.zeros(n_levels), 0
+    for s in range(levels.shape[0]):
+        if 0.0 <= levels[s] < n_levels and weight[s] > 0.0:
+            n_rows += 1
+            weights[int(levels[s])] += weight[s]
+            for k in range(m):
+                sums[int(levels[s]), k] += weight[s] * target[s, k]
+    came = np.flatnonzero(weights > 0.0)
+    level_bins[:] = other
+    if came.shape[0] <= other:
+        for b in range(came.shape[0]):
+            level_bins[came[b]] = b
+    else:
+        said, most = 0, -1.0  # the output of which the levels tell most
+        for k in range(m):
+            told = (sums[came, k] * sums[came, k] / (weights[came] + l2)).sum()
+            if told > most:
+                said, most = k, told
+        ordered = came[np.argsort(sums[came, said] / (weights[came] + l2), kind="mergesort")]
+        total, done, b, inside = weights.sum(), 0.0, 0, 0
+        for i in range(ordered.shape[0]):
+            # the next bin, where this one has its share, or where those left need one each
+            is_full = done >= total * (b + 1) / other or ordered.shape[0] - i <= other - b - 1
+            if is_full and inside > 0 and b < other - 1:
+                b, inside = b + 1, 0
+            level_bins[ordered[i]] = b
+            done += weights[ordered[i]]
+            inside += 1
+    for s in range(levels.shape[0]):
+        v = levels[s]
+        codes[s] = missing if v != v else level_bins[int(v)] if 0.0 <= v < n_levels else other
+
+
+@compiled
+def snap_splits(feature: IntArray, threshold: FloatArray, edges: FloatArray, n_edges: IntArray, cut: Codes) -> None:
     """Let a tree split at the cut points there are now: move its thresholds to the nearest, and write the ``cut``.
 
-    A set of levels goes left as it did: ``level_bins`` (categories, levels) are the bins the tree knows, ``now`` those
-    it will know.
+    Splits of levels stay as they are.
     """
     n_bins = edges.shape[1] + 1
     for p in range(feature.shape[0]):
         j, t = feature[p], threshold[p]
         cut[p] = n_bins - 1
-        if j < 0:
-            continue
-        if t != t:  # levels
-            before, after, sides = level_bins[cat_at[j]], now[cat_at[j]], np.uint64(0)
-            for level in range(after.shape[0]):  # of levels that share a bin, the last decides
-                bit = np.uint64(1) << np.uint64(after[level])
-                if (subset[p] >> np.uint64(before[level])) & np.uint64(1) != 0:
-                    sides |= bit
-                else:
-                    sides &= ~bit
-            subset[p] = sides
-        elif t < np.inf and n_edges[j] > 0:
+        if j >= 0 and t < np.inf and n_edges[j] > 0:
             b = np.searchsorted(edges[j, : n_edges[j]], t)
             if b == n_edges[j] or (b > 0 and t - edges[j, b - 1] < edges[j, b] - t):
                 b -= 1
@@ -108,36 +143,67 @@ def set_slopes(rule: Rule, scores: FloatArray, y: FloatArray, gradient: FloatArr
 
 @compiled
 def find_leaves_by_code(
-    codes: Codes, start: int, stop: int, n_bins: int, depth: int, is_level: BoolArray, feature: IntArray, cut: Codes,
-    subset: Sets, missing_left: BoolArray, leaf: Leaves,
+    codes: Codes, X: FloatArray, start: int, stop: int, n_bins: int, depth: int, cat_at: IntArray, feature: IntArray,
+    cut: Codes, subset: Sets, level_bins: LevelBins, missing_left: BoolArray, leaf: Leaves,
 ) -> None:  # fmt: skip
     """Write the leaf of the rows from ``start`` to ``stop`` in one tree, by their bin codes (d, room).
 
+    Only levels are looked up in ``X`` (room, d): their bins, (categories, levels), are the tree's own.
     Some rows at a time go a level down, so that no step waits for the one before; numbers without a sign spare the
     check for those that count from the end.
     """
-    n_nodes, room, flat = feature.shape[0], codes.shape[1], codes.reshape(codes.size)
+    n_nodes, room, d, flat = feature.shape[0], codes.shape[1], codes.shape[0], codes.reshape(codes.size)
     column, last, missing = np.empty(n_nodes, np.uint64), np.empty(n_nodes, np.uint8), np.empty(n_nodes, np.uint8)
-    has_levels = False
+    is_set, is_used, has_levels = np.zeros(n_nodes, np.uint8), np.zeros(d, np.uint8), False
     for p in range(n_nodes):  # without a split all go left
-        column[p], last[p] = max(feature[p], 0) * room, cut[p] if feature[p] >= 0 else 255
+        j = max(feature[p], 0)
+        last[p] = cut[p] if feature[p] >= 0 else 255
         missing[p] = n_bins if missing_left[p] else 255  # the code that goes left besides
-        has_levels |= feature[p] >= 0 and is_level[feature[p]]
-    one, at = np.uint64(1), np.empty(TOGETHER, np.uint64)
+        is_set[p], is_used[j] = feature[p] >= 0 and cat_at[j] >= 0, 1
+        has_levels |= is_set[p] == 1
+    for p in range(n_nodes):
+        column[p] = max(feature[p], 0) * (TOGETHER if has_levels else room)
+    one, at, near = np.uint64(1), np.empty(TOGETHER, np.uint64), np.empty(d * TOGETHER, np.uint8)
     for start_of_block in range(start, stop, TOGETHER):
         first, n = np.uint64(start_of_block), np.uint64(min(TOGETHER, stop - start_of_block))
         for s in range(n):
             at[s] = np.uint64(0)
-        for _ in range(depth):
+        if has_levels:
+            _take_near(codes, X, start_of_block, int(n), n_bins, cat_at, is_used, level_bins, near)
+        for _ in range(depth if has_levels else 0):
+            for s in range(n):
+                p = at[s]
+                code = near[column[p] + s]
+                goes_right = np.uint64((code > last[p]) & (code != missing[p]))
+                in_set = (subset[p] >> np.uint64(code & 63)) & one
+                at[s] = p + p + one + (one - in_set if (is_set[p] == 1) & (code != n_bins) else goes_right)
+        for _ in range(0 if has_levels else depth):
             for s in range(n):
                 p = at[s]
                 code = flat[column[p] + first + s]
-                goes_right = np.uint64((code > last[p]) & (code != missing[p]))
-                if has_levels and feature[p] >= 0 and is_level[feature[p]] and code != n_bins:
-                    goes_right = one - ((subset[p] >> np.uint64(code)) & one)
-                at[s] = p + p + one + goes_right
+                at[s] = p + p + one + np.uint64((code > last[p]) & (code != missing[p]))
         for s in range(n):
             leaf[first + s] = at[s] - np.uint64(n_nodes)
+
+
+@compiled_inside
+def _take_near(
+    codes: Codes, X: FloatArray, start: int, n: int, n_bins: int, cat_at: IntArray, is_used: Codes,
+    level_bins: LevelBins, near: Codes,
+) -> None:  # fmt: skip
+    """Write the codes of a block of rows, of the columns used, side by side; of levels the bins of one tree."""
+    n_levels = level_bins.shape[1]
+    for j in range(codes.shape[0]):
+        if is_used[j] == 0:
+            continue
+        into = near[j * TOGETHER : j * TOGETHER + n]
+        if cat_at[j] < 0:
+            into[:] = codes[j, start : start + n]
+            continue
+        bins = level_bins[cat_at[j]]
+        for s in range(n):
+            level = X[start + s, j]
+            into[s] = (bins[int(level)] if 0.0 <= level < n_levels else LEVEL_BINS - 1) if level == level else n_bins
 
 
 @compiled

@@ -94,7 +94,9 @@ def walk_rows(
     subset, level_bins, cat_at, bounds = trees.subset, trees.level_bins, trees.cat_at, trees.bounds
     has_levels, has_bounds, other, l2 = level_bins.shape[1] > 0, bounds.shape[0] > 0, plan[OTHER], rates[L2]
     few, flat, from_row, width = n < FEW, X.reshape(X.size), np.uint64(start), np.uint64(X.shape[1])
-    below = np.empty(n, np.uint64)
+    below, one = np.empty(n, np.uint64), np.uint64(1)
+    levels = levels_of(X, start, stop, cat_at, level_bins.shape[1], level_bins.shape[2])
+    near = np.empty(levels.size, np.uint8)  # bins of these levels, of the tree at hand
     leaf = np.zeros((n, n_trees if few else 1), np.uint16)
     now = np.empty((n, m))
     for s in range(n):
@@ -117,17 +119,19 @@ def walk_rows(
         else:
             for s in range(n):
                 below[s] = np.uint64(0)
+            if has_levels:
+                take_bins(level_bins[tree + i], levels, other, near)
             for level in range(depth):
                 first = np.uint64(node + i * n_nodes + (1 << level) - 1)
                 for s in range(np.uint64(n)):  # without a sign: no check for numbers that count from the end
                     p = first + below[s]
-                    v, cut = flat[(from_row + s) * width + np.uint64(max(feature[p], 0))], threshold[p]
+                    j = np.uint64(max(feature[p], 0))
+                    v, cut = flat[(from_row + s) * width + j], threshold[p]
                     goes_left = np.uint64((v <= cut) | (missing_left[p] & (v != v)))
-                    if has_levels and cut != cut and v == v:
-                        bins = level_bins[tree + i, cat_at[feature[p]]]
-                        bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
-                        goes_left = (subset[p] >> bin_) & np.uint64(1)
-                    below[s] = below[s] + below[s] + np.uint64(1) - goes_left
+                    if has_levels:
+                        in_set = (subset[p] >> np.uint64(near[np.uint64(max(cat_at[j], 0)) * np.uint64(n) + s])) & one
+                        goes_left = in_set if (cut != cut) & (v == v) else goes_left
+                    below[s] = below[s] + below[s] + one - goes_left
             for s in range(n):
                 leaf[s, 0] = below[s]
         step = trees.eta[tree + i]
@@ -140,6 +144,26 @@ def walk_rows(
                 if has_bounds:
                     said = min(max(said, bounds[q, 0]), bounds[q, 1])
                 now[s, k] = now[s, k] - step * said
+
+
+@compiled_inside
+def levels_of(X: FloatArray, start: int, stop: int, cat_at: IntArray, n_cat: int, n_levels: int) -> IntArray:
+    """Return the levels of rows, (n_cat, n), -1 where there is none that a tree could know."""
+    levels = np.full((n_cat, stop - start), -1)
+    for j in range(cat_at.shape[0] if n_cat > 0 else 0):
+        if cat_at[j] >= 0:
+            for s in range(start, stop):
+                levels[cat_at[j], s - start] = int(X[s, j]) if 0.0 <= X[s, j] < n_levels else -1
+    return levels
+
+
+@compiled_inside
+def take_bins(level_bins: LevelBins, levels: IntArray, other: int, near: LevelBins) -> None:
+    """Write the bins of one tree for levels (n_cat, n), end to end."""
+    n_cat, n = levels.shape
+    for c in range(n_cat):
+        for s in range(n):
+            near[c * n + s] = level_bins[c, levels[c, s]] if levels[c, s] >= 0 else other
 
 
 @compiled_inside

@@ -13,23 +13,30 @@ from numpy.typing import NDArray
 from streamboost._types import FloatArray
 from streamboost.features.binning import Bins
 from streamboost.kernels import tree_growing
-from streamboost.kernels.carrying import take_codes
+from streamboost.kernels.carrying import bin_levels, take_codes
 from streamboost.stacks.tree import TreeStack
 
 
 class GrowingTree:
     """The first tree of a copy of ``blank``, grown from some of the rows coded.
 
-    ``codes`` (d, room) are those of all rows; ``target`` (rows, m) and ``weight`` (rows,) of those named.
+    ``codes`` (d, room) and ``X`` (room, d) are of all rows; ``target`` (rows, m) and ``weight`` (rows,) of those named.
+    Where there are more levels than a set can tell apart, those that ask for like targets share a bin: so trees have
+    bins of their own.
     """
 
     def __init__(
-        self, blank: TreeStack, codes: NDArray[np.uint8], rows: NDArray[np.uint32], target: FloatArray,
-        weight: FloatArray,
+        self, blank: TreeStack, codes: NDArray[np.uint8], X: FloatArray, rows: NDArray[np.uint32],
+        target: FloatArray, weight: FloatArray,
     ) -> None:  # fmt: skip
         self.stack = copy.deepcopy(blank)
         self.columns = self.stack.draw_columns()
-        self.codes = take_codes(codes, np.arange(self.stack.n_features)[self.columns], rows)
+        numbers = np.arange(self.stack.n_features)[self.columns]
+        self.codes = take_codes(codes, numbers, rows)
+        for at in np.flatnonzero(self.stack.cat_at[numbers] >= 0):
+            level_bins = self.stack.level_bins[0, self.stack.cat_at[numbers[at]]]
+            levels = X[rows, numbers[at]]
+            bin_levels(levels, target, weight, self.stack.cat_l2, self.stack.n_bins, level_bins, self.codes[at])
         self.cut, self.leaf = np.empty(self.stack.feature.shape[1], np.uint8), np.empty(len(rows), np.uint16)
         self.growth, self.is_level, self.signs = self.stack.how_to_grow(self.columns)
         self.growing = tree_growing.begin_growing(

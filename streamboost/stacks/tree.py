@@ -295,6 +295,8 @@ class TreeStack(Stack):
             *self.how_to_grow(columns), self.tree(i, cut), leaf,
         )  # fmt: skip
         self.keep_splits(i, cut, columns, window.bins)
+        if len(self.categorical):
+            self.level_bins[i] = window.bins.level_bins[window.bins.cat_at[self.categorical]]
         return leaf
 
     def how_to_grow(self, columns: slice | IntArray) -> tuple[Growth, BoolArray, Signs]:
@@ -324,12 +326,7 @@ class TreeStack(Stack):
         twin.n_learners = 1
         for name in self._fresh(0):
             setattr(twin, name, getattr(self, name)[i : i + 1].copy())
-        level_bins = bins.level_bins[bins.cat_at[self.categorical]]
-        snap_splits(
-            twin.feature[0], twin.threshold[0], twin.subset[0], twin.level_bins[0], bins.edges, bins.n_edges,
-            self.cat_at, level_bins, cut,
-        )  # fmt: skip
-        twin.level_bins[0] = level_bins
+        snap_splits(twin.feature[0], twin.threshold[0], bins.edges, bins.n_edges, cut)
         return twin, cut
 
     def take_tree(self, i: int, other: TreeStack) -> None:
@@ -362,7 +359,6 @@ class TreeStack(Stack):
         if len(self.categorical):
             # NaN marks a split of levels at no cost: nothing is at or below it, and the subset decides instead.
             threshold[(feature >= 0) & (self.cat_at[feature] >= 0)] = np.nan
-            self.level_bins[i] = bins.level_bins[bins.cat_at[self.categorical]]
 
     def leaf_ids(self, X: FloatArray) -> LeafIds:
         """Return the leaf of each row in each tree, (n, N)."""

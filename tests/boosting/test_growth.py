@@ -260,6 +260,45 @@ def test_trees_keep_their_splits_at_most_turns_and_snap_to_the_cut_points_of_now
     assert_allclose(booster.replay.carried, booster.score(booster.replay.X), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("m", [1, 3])
+def test_levels_that_ask_for_like_targets_share_a_bin(m):
+    rng = np.random.default_rng(0)
+    levels, wanted = rng.integers(0, 300, 6000).astype(float), rng.normal(size=300)
+    levels[levels == 7] = 8.0  # one that does not come
+    levels[:50] = np.nan
+    target = np.zeros((6000, m))
+    target[:, m - 1] = wanted[np.nan_to_num(levels).astype(int)]
+    level_bins, codes = np.zeros(300, np.uint8), np.zeros(6000, np.uint8)
+    carrying.bin_levels(levels, target, np.ones(6000), 0.0, 254, level_bins, codes)
+    came = np.delete(np.arange(300), 7)
+    assert level_bins[7] == 63
+    assert sorted(set(level_bins[came].tolist())) == list(range(63))
+    assert (np.diff(level_bins[came[np.argsort(wanted[came])]].astype(int)) >= 0).all()  # in the order of their means
+    share = np.bincount(codes[50:], minlength=63)[:63]
+    assert share.max() < 3 * share.mean()
+    assert (codes[:50] == 254).all()
+    assert_array_equal(codes[50:], level_bins[levels[50:].astype(int)])
+
+
+def test_few_levels_have_a_bin_each():
+    levels = np.array([3.0, 1.0, 3.0, 9.0, -1.0, np.nan, 40.0])
+    level_bins, codes = np.zeros(10, np.uint8), np.zeros(7, np.uint8)
+    carrying.bin_levels(levels, np.ones((7, 1)), np.ones(7), 1.0, 254, level_bins, codes)
+    assert_array_equal(level_bins, [63, 0, 63, 1, 63, 63, 63, 63, 63, 2])
+    assert_array_equal(codes, [1, 0, 1, 2, 63, 254, 63])
+
+
+def test_trees_that_rest_tell_hundreds_of_levels_apart():
+    # 300 levels, of which a set can tell 64 apart: what two trees in a row do not, the next ones do
+    rng = np.random.default_rng(1)
+    X, wanted = rng.integers(0, 300, (20_000, 1)).astype(float), rng.normal(size=300)
+    y = wanted[X[:, 0].astype(int)]
+    booster = resting(Squared(), 30, X, y[:, None], window=20_000, depth=6)
+    booster.set_categorical(np.array([0]), 512)
+    booster.sweep()
+    assert np.mean((booster.score(X)[:, 0] - y) ** 2) < 0.01 * y.var()
+
+
 def test_sets_of_levels_go_left_as_they_did_when_bins_change():
     rng = np.random.default_rng(0)
     X = np.c_[rng.integers(0, 5, 400), rng.integers(0, 2, 400)].astype(float)
@@ -348,7 +387,7 @@ def test_nothing_grows_where_the_longest_memory_is_not_believed(small, monkeypat
 
 
 def test_whoever_has_not_earned_a_vote_leaves_and_the_next_waits(small, monkeypatch):
-    for name, value in {"TRIAL_ROWS": 64, "EARNED": 1.01, "FORGOTTEN": 0.0}.items():
+    for name, value in {"HOPE_ROWS": 64, "TRIAL_ROWS": 64, "EARNED": 1.01, "FORGOTTEN": 0.0}.items():
         monkeypatch.setattr(growth, name, value)
     X, y = stream(600)
     model = SGBRegressor(**SMALL).partial_fit(X, y)
@@ -360,8 +399,31 @@ def test_whoever_has_not_earned_a_vote_leaves_and_the_next_waits(small, monkeypa
     assert model.committee_.hedge.weights.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_rows_go_on_coming_in_while_nobody_is_fitted_to_them(small, monkeypatch, kind):
+    for name, value in {"HOPE_ROWS": 32, "TRIAL_ROWS": 64, "EARNED": 1.01, "WAIT": 2}.items():
+        monkeypatch.setattr(growth, name, value)
+    make, target = MODELS[kind]
+    X, y = stream(500)
+    y, chunk, rows = target(y), make(**SMALL), make(**SMALL)
+    slept = woke = 0
+    for t in range(500):
+        rows.learn(X[t : t + 1], y[t : t + 1])
+        first = rows.committee_.boosters[0]
+        woke += slept > 0 and first.rests and not first.sleeps
+        slept += first.sleeps
+        if t % 50 == 0:
+            rows = pickle.loads(pickle.dumps(rows))
+        if first.rests:
+            assert first.replay.fill == t + 1  # from the first row on
+    assert slept > 50
+    assert woke > 50
+    chunk.learn(X, y)
+    assert same_state(chunk, rows)
+
+
 def test_after_a_drift_it_starts_small_again(small, monkeypatch):
-    for name, value in {"TRIAL_ROWS": 64, "EARNED": 0.0, "FORGOTTEN": 0.0}.items():
+    for name, value in {"HOPE_ROWS": 64, "TRIAL_ROWS": 64, "EARNED": 0.0, "FORGOTTEN": 0.0}.items():
         monkeypatch.setattr(growth, name, value)
     X, y = stream(1200)
     y[600:] = 20 - 5 * y[600:]
@@ -430,7 +492,7 @@ def test_fit_of_classes_is_as_good_as_batch_boosting_on_a_table():
 
 def test_where_one_pass_is_as_good_nothing_is_added():
     X, y = make_friedman1(1500, noise=1.0, random_state=0)
-    assert not holds_all(SGBRegressor(random_state=0).fit(X, y))
+    assert SGBRegressor(random_state=0).fit(X, y).committee_.boosters[0].sleeps
 
 
 def test_partial_fit_is_one_pass():
@@ -475,5 +537,5 @@ def test_rows_held_back_tell_how_far_to_believe():
     for off, is_believed in ((0.0, False), (10.0, True)):  # the vote was right, or far off
         made = copy.deepcopy(committee)
         made.growth.study(made, rows, rows.y + off)
-        assert made.boosters[0].rests is is_believed
+        assert made.boosters[0].sleeps is not is_believed
         assert made.hedge.weights.sum() == pytest.approx(1.0)
