@@ -3,8 +3,8 @@
 Its trees rest between refits, which come one at a time and in slices while rows come, so that nothing stalls: all of
 them have had their turn when the rows held have doubled. With the rows its steps become smaller and its trees more,
 twice as many again where the latest doubling shows that it pays, and half where fewer do. It has a vote from the end of
-its first sweep on. If it has not earned one by the end of a trial it leaves, and the next one waits until there are
-three times as many rows; if it loses it later, as after a drift, it leaves, too.
+its first sweep on. If it has not earned one by the end of a trial its trees go, while it goes on taking in rows; the
+next ones come when there are four times as many. If it loses its vote later, as after a drift, its rows go, too.
 
 After a table (:meth:`Growth.study`) the same booster is swept over its rows at once, as batch boosting would be. How
 far to believe it is told by rows held back: a smaller one, fitted to the rows before them, is compared there with what
