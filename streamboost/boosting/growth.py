@@ -154,13 +154,14 @@ class Growth:
                 detail = f"{booster.replay.fill:,} rows, {booster.stack.n_learners} trees"
                 committee.events.append(Event(committee.n_rows, "memory grown", detail))
             return
-        if committee.n_rows - self.joined_at < TRIAL_ROWS:
+        waited = committee.n_rows - self.joined_at
+        if waited < TRIAL_ROWS:
             return
-        if _trust(committee, 0) < (FORGOTTEN if self.is_proven else EARNED):
+        if _trust(committee, 0) >= (FORGOTTEN if self.is_proven else EARNED):
+            self.is_proven = True
+        elif self.is_proven or waited * committee.hedge.pace >= TRIAL_ROWS:  # rows of rare classes tell less
             self.leave(committee)
             committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
-        else:
-            self.is_proven = True
 
     def _tell_when_full(self, committee: Committee) -> None:
         """Say, once, that no more rows are held than now."""
@@ -208,7 +209,7 @@ class Growth:
         vote = (hedge.posterior[:n_voters, :n_known] * hedge.losses[:n_voters, :n_known]).sum(axis=1)  # (V,)
         hedge.join([Expert(0, N // part) for part in STEPS], [0] * len(STEPS))
         for v, decay in enumerate(hedge.decays[:-1]):
-            lost = vote[v] + more @ (weight * decay**age)
+            lost = vote[v] + more @ (weight * decay ** (hedge.pace * age))
             hedge.losses[v, n_known : n_known + len(STEPS)] = np.maximum(lost, 0.0)
         hedge.reweigh()
         self.joined_at = committee.n_rows

@@ -88,9 +88,13 @@ def combine(kind: int, expert_scores: FloatArray, combining: Combining, score: F
 
 @compiled_inside
 def learn_combining(
-    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, combining: Combining
-) -> None:
-    """Take in a row: what experts (E, m) and their vote (m,) said, and the target."""
+    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, elapsed: float,
+    combining: Combining,
+) -> None:  # fmt: skip
+    """Take in a row of weight w: what experts (E, m) and their vote (m,) said, and the target.
+
+    ``elapsed`` is what the row counts for in the half-life.
+    """
     target_range, residual_ss = combining.target_range, combining.residual_ss
     for k in range(target_range.shape[1]):
         target_range[0, k] = min(target_range[0, k], y[k])
@@ -98,7 +102,7 @@ def learn_combining(
     n, m = combining.coefficients.shape[0], vote.shape[0]
     if n == 0:
         return
-    keep = KEEP if w == 1.0 else KEEP**w
+    keep = KEEP if elapsed == 1.0 else KEEP**elapsed
     features, gradient, curvature = np.empty((n, m)), np.empty(m), np.empty(m)
     set_features(kind, expert_scores, vote, residual_ss, features)
     beyond = np.zeros(m)  # what the combination adds to the vote
@@ -202,7 +206,8 @@ def combine_rows(kind: int, expert_scores: FloatArray, combining: Combining, sco
 
 @compiled
 def learn_row(
-    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, combining: Combining
-) -> None:
+    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, elapsed: float,
+    combining: Combining,
+) -> None:  # fmt: skip
     """Take in a row: :func:`learn_combining` for the plain loop."""
-    learn_combining(kind, expert_scores, vote, y, w, combining)
+    learn_combining(kind, expert_scores, vote, y, w, elapsed, combining)

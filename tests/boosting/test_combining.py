@@ -115,7 +115,7 @@ def test_for_squares_it_is_ridge_regression_on_what_the_vote_missed():
     combination.open(loss, 3)
     deviations, missed = rng.normal(size=(400, 3)), rng.normal(size=400)
     for d, r in zip(deviations, missed, strict=True):  # a vote that says 0
-        combination.learn(d[:, None], np.zeros(1), np.array([r]), loss, 1.0)
+        combination.learn(d[:, None], np.zeros(1), np.array([r]), loss, 1.0, 1.0)
     keep = 0.5 ** (np.arange(399, -1, -1) / HALF_LIFE)
     spread = np.sqrt([np.average(missed[: t + 1] ** 2, weights=keep[-t - 1 :]) for t in range(400)])
     far = FAR * np.concatenate([[0.0], spread[:-1]])[:, None]
