@@ -16,7 +16,8 @@ from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.losses import LARGEST, LOGISTIC, SOFTMAX, SQUARED, TIE, to_prediction
 
 HALF_LIFE = 1000.0  # rows after which a row counts half
-KEEP = 0.5 ** (1.0 / HALF_LIFE)
+SCALE_HALF_LIFE = 100.0  # the same for the scale of what the vote misses, in units of which rows count
+KEEP, KEEP_SCALE = 0.5 ** (1.0 / HALF_LIFE), 0.5 ** (1.0 / SCALE_HALF_LIFE)
 RIDGE = 20.0  # the precision of what is believed at first: that the vote is right
 FAR = 4.0  # an expert counts as no farther from the vote: in standard errors of the vote, or in log-odds
 MARGIN = 0.1  # of the range of targets seen, by which a prediction may leave it
@@ -110,10 +111,11 @@ def learn_combining(
         for k in range(m):
             beyond[k] += combining.coefficients[i] * features[i, k]
     if kind == SQUARED:
-        residual_ss[m] = keep * residual_ss[m] + w
+        keep_scale = KEEP_SCALE if elapsed == 1.0 else KEEP_SCALE**elapsed
+        residual_ss[m] = keep_scale * residual_ss[m] + w
         for k in range(m):
             missed = vote[k] - y[k]
-            residual_ss[k] = keep * residual_ss[k] + w * missed * missed
+            residual_ss[k] = keep_scale * residual_ss[k] + w * missed * missed
             curvature[k] = residual_ss[m] / residual_ss[k] if residual_ss[k] > 0.0 else 0.0
             gradient[k] = curvature[k] * (missed + beyond[k])
     else:

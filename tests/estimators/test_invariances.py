@@ -258,7 +258,7 @@ def test_a_trend_is_followed():
     for trend in (0.02, -0.5):
         said = SGBRegressor(random_state=0).learn(rows, target + trend * np.arange(3000))
         rmse = np.sqrt(np.mean((said[1000:] - target[1000:] - trend * np.arange(1000, 3000)) ** 2))
-        assert rmse < 1.6  # the noise alone is 1; without the trend 1.2
+        assert rmse < 1.5  # the noise alone is 1; without the trend 1.2
 
 
 def test_beyond_the_range_a_line_goes_on_for_a_tenth_of_it():
