@@ -427,7 +427,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the first row that has a level beyond those there is room for, if any."""
         places = list(self.encoder_.categorical)
         n_levels = self.committee_.n_levels or _room_for_levels(self.encoder_)
-        return np.flatnonzero((X[:, places] >= n_levels - 1).any(axis=1) & (weight > 0))[:1].tolist()
+        return [int(row) for row in np.flatnonzero((X[:, places] >= n_levels - 1).any(axis=1) & (weight > 0))[:1]]
 
     def _announce(self, columns: Sequence[int]) -> None:
         """Say that columns have their first values, and which of them hold categories."""
