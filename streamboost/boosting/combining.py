@@ -71,9 +71,14 @@ class Combination:
         kernels.combine_rows(COMBINED.get(type(loss), -1), scores, self.arrays, combined)
         return combined
 
-    def learn(self, scores: FloatArray, vote: FloatArray, y: FloatArray, loss: Loss, weight: float) -> None:
-        """Take in a row: what experts (E, m) and their vote (m,) said, and the target (k,)."""
-        kernels.learn_row(COMBINED.get(type(loss), -1), scores, vote, y, weight, self.arrays)
+    def learn(
+        self, scores: FloatArray, vote: FloatArray, y: FloatArray, loss: Loss, weight: float, elapsed: float
+    ) -> None:
+        """Take in a row: what experts (E, m) and their vote (m,) said, and the target (k,).
+
+        ``elapsed`` is what the row counts for in the half-life, ``weight`` unless classes are rare.
+        """
+        kernels.learn_row(COMBINED.get(type(loss), -1), scores, vote, y, weight, elapsed, self.arrays)
 
     def restart(self) -> None:
         """Forget the coefficients: the vote has become another."""

@@ -276,6 +276,7 @@ class Committee(BoostedModel):
         self._fit(n_outputs=loss.n_outputs)
         for booster in self.boosters:
             booster.add_outputs(loss, score)
+        self.hedge.add_classes(loss)
 
     def split_output(self, loss: Loss) -> None:
         """Go on with a score a class instead of one score for two; see :meth:`Booster.split_output`."""

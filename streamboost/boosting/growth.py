@@ -174,13 +174,14 @@ class Growth:
                 committee.events.append(Event(committee.n_rows, "memory grown", detail))
             return
         waited, trust = committee.n_rows - self.joined_at, _trust(committee, 0)
+        told = waited * committee.hedge.pace  # rows of rare classes tell less
         if self.is_proven and trust < FORGOTTEN:  # the rows are out of date: others take their place at once
             self.leave(committee)
             self.rest_until = committee.n_rows
-        elif not self.is_proven and trust < (EARNED if waited >= TRIAL_ROWS else HOPELESS) and waited >= HOPE_ROWS:
+        elif not self.is_proven and trust < (EARNED if told >= TRIAL_ROWS else HOPELESS) and told >= HOPE_ROWS:
             self._sleep(committee)
         else:
-            self.is_proven |= waited >= TRIAL_ROWS
+            self.is_proven |= waited >= TRIAL_ROWS and trust >= EARNED
             return
         committee.events.append(Event(committee.n_rows, "memory shrunk", "what holds all rows was not believed"))
 
@@ -230,7 +231,7 @@ class Growth:
         vote = (hedge.posterior[:n_voters, :n_known] * hedge.losses[:n_voters, :n_known]).sum(axis=1)  # (V,)
         hedge.join([Expert(0, N // part) for part in STEPS], [0] * len(STEPS))
         for v, decay in enumerate(hedge.decays[:-1]):
-            lost = vote[v] + more @ (weight * decay**age)
+            lost = vote[v] + more @ (weight * decay ** (hedge.pace * age))
             hedge.losses[v, n_known : n_known + len(STEPS)] = np.maximum(lost, 0.0)
         hedge.reweigh()
         self.joined_at = committee.n_rows

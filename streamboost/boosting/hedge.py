@@ -16,12 +16,24 @@ import numpy as np
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.boosting.combining import NO_COMBINATION, Combination
-from streamboost.kernels.hedge import FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Hedging, count_losses
-from streamboost.losses import Loss
+from streamboost.kernels.hedge import (
+    FAR_OFF,
+    LOG_SHARE,
+    SURPRISE,
+    WRONG_SHARE,
+    Hedging,
+    count_class,
+    count_losses,
+    information,
+)
+from streamboost.kernels.losses import HINGE, LOGISTIC, SOFTMAX
+from streamboost.losses import Hinge, Logistic, Loss, Softmax
 
 HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
 META_HALF_LIFE = 200.0
 CAUTION = 4.0  # voters listen to the likelihood of real targets at this temperature: at 1 they trust one alone
+CLASSES: dict[type[Loss], int] = {Logistic: LOGISTIC, Hinge: HINGE, Softmax: SOFTMAX}  # whose targets are classes
+BEGINNING = 10.0  # rows of each class are counted before there are any
 NO_PAIRED_TEST = np.full(6, -1.0)
 
 
@@ -38,8 +50,9 @@ class Hedge:
     For real targets a loss counts in units of what the best expert loses on a row: the weights are then those of Bayes'
     rule, tempered, under a normal distribution (square loss) or a Laplace distribution (absolute loss) as wide as the
     best expert's errors. For classes see :func:`expert_losses`. After so many rows as its half-life says a loss counts
-    half, for each voter and for the meta voter; ``weights`` (E,) of the experts sum to 1. ``combination`` goes on from
-    their vote: see :mod:`streamboost.boosting.combining`.
+    half, for each voter and for the meta voter; where a class is rare rows tell less, and half-lives are longer, see
+    :attr:`pace`. ``weights`` (E,) of the experts sum to 1. ``combination`` goes on from their vote: see
+    :mod:`streamboost.boosting.combining`.
 
     References
     ----------
@@ -48,6 +61,7 @@ class Hedge:
     """
 
     combination = NO_COMBINATION
+    class_counts: FloatArray = np.zeros(0)  # of a hedge that was saved before classes were counted
 
     def __init__(
         self,
@@ -69,11 +83,13 @@ class Hedge:
         self.posterior[:-1, :n] = 1.0 / max(n, 1)
         self.posterior[-1, : len(half_lives)] = 1.0 / len(half_lives)
         self.weights = np.full(n, 1.0 / max(n, 1))
+        self.class_counts = np.zeros(0)
         self.combination = Combination()
 
     def open(self, loss: Loss) -> None:
         """Take the loss's own way of turning a loss into a likelihood."""
         self.combination.open(loss, len(self.experts))
+        self.class_counts = np.full(n_classes(loss), BEGINNING)
         if loss.temperature_scale:
             self.temperature_scale[:] = np.array([CAUTION, 1.0]) * (loss.temperature_scale / loss.n_outputs)
 
@@ -82,8 +98,19 @@ class Hedge:
         """What the kernels work on."""
         return Hedging(
             self.experts, self.decays, self.temperature_scale, self.seen, self.losses, self.posterior, self.weights,
-            self.combination.arrays,
+            self.class_counts, self.combination.arrays,
         )  # fmt: skip
+
+    @property
+    def pace(self) -> float:
+        """How fast half-lives pass: 1, or twice the entropy of the classes in bits if that is less."""
+        return float(information(self.class_counts))
+
+    def add_classes(self, loss: Loss) -> None:
+        """Go on with a loss of more classes."""
+        if len(self.class_counts):
+            new = n_classes(loss) - len(self.class_counts)
+            self.class_counts = np.pad(self.class_counts, (0, max(new, 0)), constant_values=BEGINNING)
 
     def join(self, experts: Sequence[Expert], twins: Sequence[int]) -> None:
         """Take in new experts, each trusted as its twin among those known is."""
@@ -147,9 +174,10 @@ class Hedge:
             return None
         n = len(self.experts)
         votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
-        self.combination.learn(scores, self.mix(scores, loss), y, loss, float(weight))
+        elapsed = count_class(CLASSES.get(type(loss), -1), y, float(weight), self.arrays)
+        self.combination.learn(scores, self.mix(scores, loss), y, loss, float(weight), elapsed)
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
-        count_losses(lost, float(weight), self.arrays, paired)
+        count_losses(lost, float(weight), elapsed, self.arrays, paired)
         return lost[:n]
 
 
@@ -164,6 +192,13 @@ def expert_losses(scores: FloatArray, y: FloatArray, loss: Loss) -> FloatArray:
         return lost
     most = SURPRISE if loss.temperature_scale == 0 else FAR_OFF
     return LOG_SHARE * np.minimum(lost, most * loss.n_targets) + WRONG_SHARE * wrong
+
+
+def n_classes(loss: Loss) -> int:
+    """Return how many classes there are under a loss; 0 if targets are no classes."""
+    if type(loss) not in CLASSES:
+        return 0
+    return max(loss.n_outputs, 2)
 
 
 NO_HEDGE = Hedge([])  # of a booster by itself

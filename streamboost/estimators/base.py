@@ -43,7 +43,18 @@ from streamboost.persistence import snapshots
 from streamboost.replay import NEVER
 
 Row = Mapping[Hashable, Any]
+FEW_LEVELS = 1024  # of a column of categories, that there is room for at first
 ASKS_BY_PROTOCOL = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # for the names of a polars frame
+
+
+def _most_levels(encoder: Encoder) -> int:
+    """Return how many levels the column has that has most of them."""
+    return max(map(len, encoder.categories.values()), default=0)
+
+
+def _room_for_levels(encoder: Encoder, n_known: int = 0) -> int:
+    """Return for how many codes to make room: few levels at first, all there may be if more are known; the others."""
+    return (encoder.max_categories if n_known > FEW_LEVELS else min(encoder.max_categories, FEW_LEVELS)) + 1
 
 
 def _most_rows(committee: Committee, rows: Chunk) -> int:
@@ -227,7 +238,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._refuse_text_in_monotone_columns(grown, committee)
             first = np.asarray(rows[:1])
             if categories := [j for j in grown.categorical if not np.isnan(first[0, j])]:
-                committee.set_categorical(categories, grown.max_categories + 1)
+                committee.set_categorical(categories, _room_for_levels(grown))
             committee.allocate(width, committee.loss.n_targets)  # which may tell that options do not fit these rows
         if grown is not encoder or targets.labels is not labels:
             self._check_schema(grown, committee, self._n_outputs(targets, committee.loss))
@@ -350,7 +361,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""
         self._refuse_text_in_monotone_columns(encoder, committee)
-        committee.check_growth(encoder.width, n_outputs, len(encoder.categorical), encoder.max_categories + 1)
+        n_levels = _room_for_levels(encoder, _most_levels(encoder))
+        committee.check_growth(encoder.width, n_outputs, len(encoder.categorical), n_levels)
 
     def _refuse_text_in_monotone_columns(self, encoder: Encoder, committee: Committee) -> None:
         signs = getattr(committee.boosters[0].stack, "monotone", ())
@@ -385,23 +397,38 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 self.feature_names_in_ = np.array(encoder.names, dtype=object)
 
     def _learn_rows(self, X: FloatArray | SparseRows, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one."""
+        """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one.
+
+        So does room for many levels, from the row that first needs it.
+        """
         committee = self.committee_
         if isinstance(X, SparseRows):
             blocks = X.blocks(committee.boosters[0].step_rows(len(X)))
             return np.concatenate([self._learn_rows(block, y[rows], weight[rows]) for rows, block in blocks])
-        if not self.unseen_columns_:
+        n_known = _most_levels(self.encoder_)
+        room = _room_for_levels(self.encoder_, n_known)
+        is_crowded = n_known > 0 and room > committee.n_levels
+        if not self.unseen_columns_ and not is_crowded:
             return committee.learn_checked(X, y, weight)
         places = self.encoder_.places
         present = {j: np.flatnonzero(~np.isnan(X[:, places[j]]) & (weight > 0)) for j in self.unseen_columns_}
         begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
-        stops = [*sorted({row for row, _ in begins if row > 0}), len(X)]
+        crowded = self._crowded_rows(X, weight) if is_crowded else []
+        stops = [*sorted({row for row in (*(row for row, _ in begins), *crowded) if row > 0}), len(X)]
         parts, start = [], 0
         for stop in stops:
             self._announce([j for row, j in begins if row == start])
+            if start in crowded:
+                committee.set_categorical(committee.categorical, room)
             parts.append(committee.learn_checked(X[start:stop], y[start:stop], weight[start:stop]))
             start = stop
         return np.concatenate(parts)
+
+    def _crowded_rows(self, X: FloatArray, weight: FloatArray) -> list[int]:
+        """Return the first row that has a level beyond those there is room for, if any."""
+        places = list(self.encoder_.categorical)
+        n_levels = self.committee_.n_levels or _room_for_levels(self.encoder_)
+        return [int(row) for row in np.flatnonzero((X[:, places] >= n_levels - 1).any(axis=1) & (weight > 0))[:1]]
 
     def _announce(self, columns: Sequence[int]) -> None:
         """Say that columns have their first values, and which of them hold categories."""
@@ -412,7 +439,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         places = encoder.places[[j for j in columns if encoder.kinds[j] == "category"]].tolist() if columns else []
         categories = [place for place in places if place not in committee.categorical]
         if categories:
-            committee.set_categorical([*committee.categorical, *categories], encoder.max_categories + 1)
+            n_levels = max(committee.n_levels, _room_for_levels(encoder))
+            committee.set_categorical([*committee.categorical, *categories], n_levels)
 
     def _make_committee(self, targets: Targets, encoder: Encoder) -> Committee:
         """Make the committee of first rows, with a seed that is drawn again when they are learned."""

@@ -116,7 +116,7 @@ class Bins:
         for j, level_bins in zip(self.categorical, self.level_bins, strict=True):
             levels = X[:, j]
             levels = levels[(levels >= 0) & (levels < n_levels)]
-            counts = np.bincount(levels.astype(np.int64), minlength=n_levels)
+            counts = np.bincount(levels.astype(np.int64))
             frequent = np.argsort(-counts, kind="stable")[: self.other_bin]
             frequent = np.sort(frequent[counts[frequent] > 0])
             level_bins[:] = self.other_bin

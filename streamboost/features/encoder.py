@@ -79,7 +79,7 @@ class Encoder:
     ----------
     new_columns : {"error", "grow"}, default="error"
         What a frame with other names than the first one means in scikit-learn's dialect.
-    max_categories : int, default=1024
+    max_categories : int, default=8192
         How many levels of a text column get a code of their own; all later ones share the code
         ``max_categories``, so memory stays bounded.
     date_parts : bool, default=False
@@ -125,12 +125,12 @@ class Encoder:
     dates: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
-        self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 1024, date_parts: bool = False
+        self, *, new_columns: Literal["error", "grow"] = "error", max_categories: int = 8192, date_parts: bool = False
     ) -> None:
         if new_columns not in ("error", "grow"):
             raise refused("new_columns", new_columns, "'error' or 'grow'. If unsure, leave it out.")
         if not isinstance(max_categories, (int, np.integer)) or max_categories < 1:
-            expected = "a whole number of at least 1. If unsure, leave it out: the default is 1024."
+            expected = "a whole number of at least 1. If unsure, leave it out: the default is 8192."
             raise refused("max_categories", max_categories, expected)
         if not isinstance(date_parts, (bool, np.bool_)):
             raise refused("date_parts", date_parts, "True or False. If unsure, leave it out.")

@@ -16,7 +16,8 @@ from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.losses import LARGEST, LOGISTIC, SOFTMAX, SQUARED, TIE, to_prediction
 
 HALF_LIFE = 1000.0  # rows after which a row counts half
-KEEP = 0.5 ** (1.0 / HALF_LIFE)
+SCALE_HALF_LIFE = 100.0  # the same for the scale of what the vote misses, in units of which rows count
+KEEP, KEEP_SCALE = 0.5 ** (1.0 / HALF_LIFE), 0.5 ** (1.0 / SCALE_HALF_LIFE)
 RIDGE = 20.0  # the precision of what is believed at first: that the vote is right
 FAR = 4.0  # an expert counts as no farther from the vote: in standard errors of the vote, or in log-odds
 MARGIN = 0.1  # of the range of targets seen, by which a prediction may leave it
@@ -88,9 +89,13 @@ def combine(kind: int, expert_scores: FloatArray, combining: Combining, score: F
 
 @compiled_inside
 def learn_combining(
-    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, combining: Combining
-) -> None:
-    """Take in a row: what experts (E, m) and their vote (m,) said, and the target."""
+    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, elapsed: float,
+    combining: Combining,
+) -> None:  # fmt: skip
+    """Take in a row of weight w: what experts (E, m) and their vote (m,) said, and the target.
+
+    ``elapsed`` is what the row counts for in the half-life.
+    """
     target_range, residual_ss = combining.target_range, combining.residual_ss
     for k in range(target_range.shape[1]):
         target_range[0, k] = min(target_range[0, k], y[k])
@@ -98,7 +103,7 @@ def learn_combining(
     n, m = combining.coefficients.shape[0], vote.shape[0]
     if n == 0:
         return
-    keep = KEEP if w == 1.0 else KEEP**w
+    keep = KEEP if elapsed == 1.0 else KEEP**elapsed
     features, gradient, curvature = np.empty((n, m)), np.empty(m), np.empty(m)
     set_features(kind, expert_scores, vote, residual_ss, features)
     beyond = np.zeros(m)  # what the combination adds to the vote
@@ -106,10 +111,11 @@ def learn_combining(
         for k in range(m):
             beyond[k] += combining.coefficients[i] * features[i, k]
     if kind == SQUARED:
-        residual_ss[m] = keep * residual_ss[m] + w
+        keep_scale = KEEP_SCALE if elapsed == 1.0 else KEEP_SCALE**elapsed
+        residual_ss[m] = keep_scale * residual_ss[m] + w
         for k in range(m):
             missed = vote[k] - y[k]
-            residual_ss[k] = keep * residual_ss[k] + w * missed * missed
+            residual_ss[k] = keep_scale * residual_ss[k] + w * missed * missed
             curvature[k] = residual_ss[m] / residual_ss[k] if residual_ss[k] > 0.0 else 0.0
             gradient[k] = curvature[k] * (missed + beyond[k])
     else:
@@ -202,7 +208,8 @@ def combine_rows(kind: int, expert_scores: FloatArray, combining: Combining, sco
 
 @compiled
 def learn_row(
-    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, combining: Combining
-) -> None:
+    kind: int, expert_scores: FloatArray, vote: FloatArray, y: FloatArray, w: float, elapsed: float,
+    combining: Combining,
+) -> None:  # fmt: skip
     """Take in a row: :func:`learn_combining` for the plain loop."""
-    learn_combining(kind, expert_scores, vote, y, w, combining)
+    learn_combining(kind, expert_scores, vote, y, w, elapsed, combining)

@@ -14,6 +14,7 @@ READ_LAST, READ_MEAN, READ_HEDGE, READ_HEDGE_OF_MEANS = range(4)  # experts are 
 # What an expert on classes loses: a tenth of the log loss, of which no row counts for more than a probability of
 # 0.0001 does, and half a point if its class is wrong.
 LOG_SHARE, WRONG_SHARE, SURPRISE = 0.1, 0.5, -math.log(1e-4)
+FULL = 0.5  # bits in the class of a row (one in nine): with fewer, half-lives are longer in proportion
 FAR_OFF = 2.0  # the same for the hinge, which is no likelihood
 # Two experts on the same rows: incumbent, challenger, n, Σd, Σd², Σ incumbent loss; d is the difference of losses
 OLD, NEW, ROWS, TOTAL, SQUARES, LOST = range(6)
@@ -29,6 +30,7 @@ class Hedging(NamedTuple):
     losses: FloatArray  # (V + 1, E or more), discounted
     posterior: FloatArray  # (V + 1, E or more)
     weights: FloatArray  # (E,)
+    class_counts: FloatArray  # (n_classes,), of rows, discounted; empty if targets are no classes
     combining: Combining
 
 
@@ -99,6 +101,31 @@ def expert_loss(kind: int, option: float, ridge: float, score: FloatArray, y: Fl
     return LOG_SHARE * min(lost, most) + WRONG_SHARE * wrong
 
 
+@compiled
+def information(class_counts: FloatArray) -> float:
+    """How fast half-lives pass, 1 at most: the entropy of the classes over that at which rows count in full."""
+    total, bits = 0.0, 0.0
+    for count in class_counts:
+        total += count
+    for count in class_counts:
+        if count > 0.0:
+            bits -= count / total * math.log2(count / total)
+    return min(bits / FULL, 1.0) if class_counts.shape[0] > 1 else 1.0
+
+
+@compiled
+def count_class(kind: int, y: FloatArray, w: float, hedge: Hedging) -> float:
+    """Count the class of a row; return by how much of a row half-lives pass."""
+    counts = hedge.class_counts
+    if counts.shape[0] < 2:
+        return w
+    elapsed: float = w * information(counts)
+    label = int(y[0]) if kind == SOFTMAX else int(y[0] > 0.0) if y.shape[0] == 1 else int(np.argmax(y))
+    counts *= hedge.decays[hedge.decays.shape[0] - 2] ** elapsed
+    counts[label] += w
+    return elapsed
+
+
 @compiled_inside
 def weigh(losses: FloatArray, temperature_scale: float, seen: float, posterior: FloatArray) -> None:
     """Exponential weights of discounted losses, in units of what the best has lost on a row if they are scaled."""
@@ -134,8 +161,11 @@ def reweigh(hedge: Hedging) -> None:
 
 
 @compiled
-def count_losses(lost: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray) -> None:
-    """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew."""
+def count_losses(lost: FloatArray, w: float, elapsed: float, hedge: Hedging, paired_test: FloatArray) -> None:
+    """Take in what the experts and, after them, the voters lost on a row (E + V,), whatever the loss; weigh anew.
+
+    ``elapsed`` is what the row counts for in half-lives: see :func:`count_class`.
+    """
     decays, seen, losses = hedge.decays, hedge.seen, hedge.losses
     E, V = hedge.weights.shape[0], decays.shape[0] - 1
     if paired_test[OLD] >= 0.0:  # see streamboost.boosting.drift_replacement
@@ -146,7 +176,7 @@ def count_losses(lost: FloatArray, w: float, hedge: Hedging, paired_test: FloatA
         paired_test[SQUARES] += more * more
         paired_test[LOST] += w * old
     for v in range(V + 1):
-        fade = decays[v] if w == 1.0 else decays[v] ** w
+        fade = decays[v] if elapsed == 1.0 else decays[v] ** elapsed
         seen[v] = fade * seen[v] + w
         first, n = (0, E) if v < V else (E, V)
         for e in range(n):
@@ -177,5 +207,6 @@ def learn_hedge(
         for e in range(E):
             vote[k] += hedge.weights[e] * predictions[e, k]
     to_score(kind, vote)
-    learn_combining(kind, expert_scores, vote, y, w, hedge.combining)
-    count_losses(lost, w, hedge, paired_test)
+    elapsed = count_class(kind, y, w, hedge)
+    learn_combining(kind, expert_scores, vote, y, w, elapsed, hedge.combining)
+    count_losses(lost, w, elapsed, hedge, paired_test)

@@ -45,7 +45,7 @@ SMALLER = {  # than --quick alone
     "bench_run": ["--rows", "100000"],
     "bench_throughput": ["--models", "river_ht"],
 }
-NEEDS = {"bench_recovery": "ray", "bench_scale": "lightgbm", "bench_tree_kernels": "lightgbm"}
+NEEDS = {"bench_recovery": "ray"} | dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
 KEPT_AS = {"bench_run": "run_beside_bare"}
 
 

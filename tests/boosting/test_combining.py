@@ -12,7 +12,7 @@ import streamboost
 from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.boosting.combining import NO_COMBINATION, Combination
 from streamboost.boosting.hedge import Expert, Hedge
-from streamboost.kernels.combining import FAR, HALF_LIFE, MARGIN, RIDGE
+from streamboost.kernels.combining import FAR, HALF_LIFE, MARGIN, RIDGE, SCALE_HALF_LIFE
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
 
@@ -95,7 +95,9 @@ def test_it_is_the_least_point_of_all_parabolas_so_far(loss, seed, weights):
             hedge.combination.score(scores[None], vote[None], loss)[0], held(vote + w @ F, hedge), rtol=1e-7
         )
         keep = 0.5 ** (weight / HALF_LIFE)
-        squares, n = keep * squares + weight * (y - vote) ** 2 if y.shape == vote.shape else squares, keep * n + weight
+        follow = 0.5 ** (weight / SCALE_HALF_LIFE)
+        squares = follow * squares + weight * (y - vote) ** 2 if y.shape == vote.shape else squares
+        n = follow * n + weight
         spread = np.sqrt(squares / n)
         gradient, second = slow_derivatives(loss, vote + w @ F, y, spread)
         hedge.learn(scores, y, loss, weight)
@@ -115,9 +117,10 @@ def test_for_squares_it_is_ridge_regression_on_what_the_vote_missed():
     combination.open(loss, 3)
     deviations, missed = rng.normal(size=(400, 3)), rng.normal(size=400)
     for d, r in zip(deviations, missed, strict=True):  # a vote that says 0
-        combination.learn(d[:, None], np.zeros(1), np.array([r]), loss, 1.0)
+        combination.learn(d[:, None], np.zeros(1), np.array([r]), loss, 1.0, 1.0)
     keep = 0.5 ** (np.arange(399, -1, -1) / HALF_LIFE)
-    spread = np.sqrt([np.average(missed[: t + 1] ** 2, weights=keep[-t - 1 :]) for t in range(400)])
+    follow = 0.5 ** (np.arange(399, -1, -1) / SCALE_HALF_LIFE)
+    spread = np.sqrt([np.average(missed[: t + 1] ** 2, weights=follow[-t - 1 :]) for t in range(400)])
     far = FAR * np.concatenate([[0.0], spread[:-1]])[:, None]
     F = np.clip(deviations, -far, far) / spread[:, None]
     expected = np.linalg.solve(F.T @ (keep[:, None] * F) + RIDGE * np.eye(3), F.T @ (keep * missed / spread))

@@ -240,6 +240,73 @@ def test_whom_it_believes_does_not_depend_on_the_unit_of_the_targets(loss, seed,
     assert_allclose(scaled.weights, plain.weights, rtol=1e-6, atol=1e-12)
 
 
+# Rare classes
+
+
+def labels_of(loss, codes):
+    """Targets (n, k) of class numbers."""
+    return codes[:, None] if isinstance(loss, Softmax) else np.where(codes[:, None] > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("counts", [[1.0, 1.0], [9.0, 1.0], [99.0, 1.0], [499.0, 1.0], [90.0, 5.0, 5.0, 0.0]])
+def test_half_lives_pass_as_fast_as_twice_the_entropy_of_the_classes(counts):
+    shares = np.array([count for count in counts if count]) / sum(counts)
+    hedge = opened(Softmax(n_classes=len(counts)))
+    hedge.class_counts = np.array(counts)
+    assert hedge.pace == pytest.approx(min(1.0, -2.0 * np.sum(shares * np.log2(shares))))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Softmax(n_classes=2)], ids=ids)
+def test_rows_of_classes_that_are_not_rare_fade_as_rows_do(loss):
+    hedge, codes = opened(loss), np.arange(200) % 4 == 0
+    scores, _ = rows_for(loss, 0, 200)
+    for said, y in zip(scores, labels_of(loss, codes.astype(float)), strict=True):
+        hedge.learn(said, y, loss)
+    assert_allclose(hedge.seen, (1.0 - hedge.decays**200) / (1.0 - hedge.decays))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(n_classes=2)], ids=ids)
+def test_who_tells_a_rare_class_apart_is_believed(loss):
+    """One in 300; by the clock of rows no voter would remember more than ten of them."""
+    rng, rare = np.random.default_rng(0), math.log(1 / 300)
+    codes = (rng.random(12_000) < 1 / 300).astype(float)
+    by_information, by_rows = opened(loss, 2), opened(loss, 2)
+    by_rows.class_counts = np.zeros(0)
+    for code, y in zip(codes, labels_of(loss, codes), strict=True):
+        odds = np.array([[rare], [rare + (1.5 if code else -0.5)]])
+        said = np.concatenate([-odds, odds], axis=1) / 2 if isinstance(loss, Softmax) else odds
+        by_information.learn(said, y, loss)
+        by_rows.learn(said, y, loss)
+    assert by_information.pace < 0.1
+    assert by_information.weights[1] > 0.8 > by_rows.weights[1] + 0.1
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(n_classes=2)], ids=ids)
+def test_half_lives_are_rows_again_soon_after_a_class_is_rare_no_more(loss):
+    hedge = opened(loss, 2)
+    codes = np.concatenate([np.arange(20_000) % 500 == 0, np.arange(3000) % 2 == 0]).astype(float)
+    said = np.zeros((2, loss.n_outputs))
+    for y in labels_of(loss, codes):
+        hedge.learn(said, y, loss)
+    assert hedge.pace > 0.5
+
+
+def test_a_new_class_is_counted_from_then_on():
+    hedge = taught(Softmax(n_classes=3))
+    before = hedge.class_counts.copy()
+    hedge.add_classes(Softmax(n_classes=4))
+    assert_array_equal(hedge.class_counts[:3], before)
+    assert len(hedge.class_counts) == 4
+
+
+def test_a_hedge_saved_before_classes_were_counted_goes_on_by_rows():
+    hedge, loss = taught(Logistic()), Logistic()
+    del hedge.class_counts
+    for _ in range(2000):
+        hedge.learn(np.zeros((4, 1)), np.array([-1.0]), loss)
+    assert hedge.pace == 1.0
+
+
 # Whom it believes
 
 

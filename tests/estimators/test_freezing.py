@@ -254,7 +254,7 @@ def test_it_holds_no_rows_and_is_as_small_whatever_the_memory(kind):
         assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("n_levels", [3, 40, 1024, 1100])
+@pytest.mark.parametrize("n_levels", [3, 40, 1024, 1100, 8300])
 @pytest.mark.parametrize("learner", ["tree", "linear", "mlp"])
 def test_room_for_levels_to_come_is_given_up_and_all_levels_say_the_same(learner, n_levels):
     rng = np.random.default_rng(n_levels)
@@ -266,7 +266,7 @@ def test_room_for_levels_to_come_is_given_up_and_all_levels_say_the_same(learner
     assert_same(answers(frozen, table), answers(model, table))
     for one in ({"a": "never seen", "b": 1.0}, {"c": "nor this"}, {"a": "level 2", "c": "x4"}, {"a": names[-1]}):
         assert frozen.predict_one(one) == model.predict_one(one)
-    assert frozen.committee_.n_levels == (n_levels if n_levels < 1024 else 1025)
+    assert frozen.committee_.n_levels == (n_levels if n_levels < 8192 else 8193)
     assert same_state(frozen.freeze(), frozen)
 
 

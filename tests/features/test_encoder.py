@@ -48,7 +48,7 @@ def column(values, **options):
     return Encoder().encode(values, **options).X[:, 0]
 
 
-def naive(rows, max_categories=1024):
+def naive(rows, max_categories=8192):
     """Encode dict rows one value at a time: the reference."""
     names, codes = [], {}
     for row in rows:
@@ -874,9 +874,9 @@ def test_ten_thousand_new_levels_in_one_chunk_fill_the_room_there_is(library, kn
     if known:
         encoder = encoder.encode(library({"c": levels[:known]})).encoder
     encoded = encoder.encode(library({"c": levels}))
-    assert_array_equal(encoded.X[:, 0], np.minimum(np.arange(10_000), 1024))
+    assert_array_equal(encoded.X[:, 0], np.minimum(np.arange(10_000), 8192))
     encoder = encoded.encoder
-    assert encoder.categories["0"] == {level: code for code, level in enumerate(levels[:1024])}
+    assert encoder.categories["0"] == {level: code for code, level in enumerate(levels[:8192])}
     assert_array_equal(encoder.encode(library({"c": levels[::-1]}), known_only=True).X, encoded.X[::-1])
 
 
