@@ -201,6 +201,10 @@ class Poisson(Loss):
         """The predicted mean eˢ."""
         return np.exp(np.minimum(score, LARGEST_EXPONENT))
 
+    def step_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The mean of eˢ and y, the curvatures at the score and where it should be: no step is longer than 2."""
+        return 0.5 * np.exp(np.minimum(score, LARGEST_EXPONENT)) + 0.5 * y + 2.0 * self.l2
+
     def is_coded(self, y: FloatArray) -> BoolArray:
         """Not below 0."""
         return y >= 0

@@ -10,10 +10,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Ridge, SGDRegressor
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge, SGDRegressor
+from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import cross_val_predict
 
 import streamboost
@@ -276,6 +278,43 @@ def test_poisson_predicts_counts():
     assert (model.predict(X) > 0).all()
     assert np.corrcoef(model.predict(X), mean)[0, 1] > 0.9
     assert isinstance(model.booster_.loss, Poisson)
+
+
+def steep_counts(n, seed):
+    """Counts whose means lie between a tenth and a hundred."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, rng.poisson(np.exp(1 + X[:, 0] + 0.8 * np.tanh(2 * X[:, 1]) + 0.8 * X[:, 2] * (X[:, 3] > 0)))
+
+
+def test_poisson_is_as_good_in_one_pass_as_batch_boosting_under_the_same_loss():
+    (X, y), (asked, right) = steep_counts(4000, 0), steep_counts(2000, 1)
+    deviance = [
+        mean_poisson_deviance(right, model.fit(X, y).predict(asked))
+        for model in (PoissonRegressor(), HistGradientBoostingRegressor(loss="poisson"))
+    ]
+    ours = mean_poisson_deviance(right, SGBRegressor("poisson", random_state=0).partial_fit(X, y).predict(asked))
+    assert ours < 0.8 * deviance[0]
+    assert ours < 1.05 * deviance[1]
+
+
+def test_rare_counts_do_not_overshoot():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 10))
+    y = rng.poisson(np.exp(-2 + 0.6 * X[:, 0]))
+    said = SGBRegressor("poisson", random_state=0).learn(X, y)
+    assert said[500:].max() < 10 * y.max()
+    assert mean_poisson_deviance(y[500:], said[500:]) < mean_poisson_deviance(y[500:], np.full(2500, y.mean()))
+
+
+class OwnPoisson(Poisson):
+    """A loss of one's own, which the compiled loop does not know."""
+
+
+def test_a_loss_of_ones_own_that_tells_its_curvature_is_learned_by_newton_steps():
+    X, y = steep_counts(200, 0)
+    ours = SGBRegressor(OwnPoisson(), n_estimators=6, random_state=0).learn(X, y)
+    assert_allclose(ours, SGBRegressor("poisson", n_estimators=6, random_state=0).learn(X, y), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -746,3 +746,9 @@ def test_a_subclass_needs_only_the_two_bare_methods():
     assert (loss.strong_convexity(), loss.smoothness(), loss.gradient_bound(1.0)) == (1.0, math.inf, math.inf)
     assert repr(loss).endswith("FirstClass(n_outputs=2, l2=0.5)")
     assert loss == FirstClass(n_outputs=2, l2=0.5) != FirstClass(n_outputs=2)
+
+
+@given(st.floats(-30, 30), st.integers(0, 10**6))
+def test_a_newton_step_of_poisson_is_never_longer_than_2(score, count):
+    s, y = np.array([score]), np.array([float(count)])
+    assert abs(Poisson().gradient(s, y)[0]) <= 2.0 * Poisson().step_curvature(s, y)[0] * (1 + 1e-12)
