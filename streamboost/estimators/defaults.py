@@ -19,7 +19,7 @@ from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import refused
-from streamboost.losses import Logistic, Loss, Softmax
+from streamboost.losses import Absolute, Logistic, Loss, Quantile, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.linear import LinearStack
@@ -55,6 +55,7 @@ SPARING = 32
 EAGER = 4  # while windows fill, refits are cheap: as often as every so many rows
 SHARE, LOG_SHARE = 0.12, 0.48  # of the natural step: for real targets, and for log losses, whose steps are cautious
 NEWTON_SHARE = 0.06  # of the natural step, where leaves are those of Newton's method
+KINK_SHARE = 0.03  # of the spread of the targets: for gradients of one size, however small the error
 NETS, NET_RATE = 1 / 6, 0.01  # networks do more each: fewer of them; how far they step
 MOST_STEPS = 32  # of up to so many learners, no trees, every partial sum is an expert: who harms is left out
 
@@ -259,6 +260,8 @@ def make_descent(
         if share is None:
             if trees and takes_newton(loss):
                 return GradientDescent(share=NEWTON_SHARE * steps, newton=True)
+            if trees and isinstance(loss, Absolute | Quantile):  # whose gradients are 1, and ½ at the median
+                return GradientDescent(share=KINK_SHARE * steps * (1.0 if isinstance(loss, Absolute) else 2.0))
             share = SHARE if loss.temperature_scale else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if not (_is_number(rate) and 0 < rate < np.inf):

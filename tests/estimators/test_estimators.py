@@ -328,11 +328,29 @@ def test_every_descent_can_be_chosen(rows, descent):
     assert model.booster_.descent == descent
 
 
-def test_a_non_smooth_loss_picks_residual_projection_by_itself(rows):
+def test_under_a_non_smooth_loss_trees_take_gradient_steps_and_others_algorithm_2(rows):
     X, y = rows
-    assert isinstance(SGBRegressor("absolute_error", **SMALL).fit(X, y).booster_.descent, ResidualProjection)
-    chosen = SGBRegressor("absolute_error", descent=GradientDescent(0.1), **SMALL).fit(X, y)
-    assert isinstance(chosen.booster_.descent, GradientDescent)
+    assert isinstance(SGBRegressor("absolute_error", **SMALL).fit(X, y).booster_.descent, GradientDescent)
+    others = SGBRegressor("absolute_error", learner="linear", **SMALL).fit(X, y)
+    assert isinstance(others.booster_.descent, ResidualProjection)
+    chosen = SGBRegressor("absolute_error", descent=ResidualProjection(), **SMALL).fit(X, y)
+    assert isinstance(chosen.booster_.descent, ResidualProjection)
+
+
+@pytest.mark.parametrize("loss", ["absolute_error", "huber"])
+def test_under_heavy_tails_a_robust_loss_has_the_least_absolute_error(loss):
+    rng = np.random.default_rng(0)
+    X = rng.random((6000, 6))
+    signal = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3]
+    y = signal + 1.5 * rng.standard_t(1.5, 6000)
+    before, after = slice(0, 4000), slice(4000, None)
+    batch = HistGradientBoostingRegressor(loss="absolute_error").fit(X[before], y[before]).predict(X[after])
+    errors = [
+        np.abs(SGBRegressor(name, random_state=0).partial_fit(X[before], y[before]).predict(X[after]) - signal[after])
+        for name in (loss, "squared_error")
+    ]
+    assert errors[0].mean() < 0.7 * errors[1].mean()
+    assert errors[0].mean() < 1.1 * np.abs(batch - signal[after]).mean()
 
 
 def test_several_outputs_are_learned_together(rows):
