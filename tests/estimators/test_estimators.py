@@ -670,3 +670,27 @@ def test_memories_that_the_machine_cannot_hold_are_refused_before_anything_is_la
     assert not hasattr(model, "committee_")
     model.set_params(memory=256).learn(X, y)
     assert model.committee_.n_rows == len(X)
+
+
+def odd_column(kind, n, rng):
+    """Rows with a column that is learned in one range and asked of in another; where to part them."""
+    X = rng.random((n, 5))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 10 * X[:, 3] + rng.normal(size=n)
+    number = np.arange(n, dtype=float)
+    if kind == "time in any order":
+        order = rng.permutation(n)
+        return np.column_stack([1.6e9 + 60.0 * number, X])[order], y[order]
+    if kind == "a number far on":
+        return np.column_stack([np.where(number < 0.8 * n, number, 100.0 * n), X]), y
+    X[n * 4 // 5 :: 20, 2] = 1e6  # a column that tells nothing
+    return X, y
+
+
+@pytest.mark.parametrize("kind", ["time in any order", "a number far on", "a spike"])
+def test_a_column_far_outside_what_was_seen_throws_nobody(kind):
+    X, y = odd_column(kind, 3000, np.random.default_rng(0))
+    before, after = slice(0, 2400), slice(2400, None)
+    said = SGBRegressor(random_state=0).partial_fit(X[before], y[before]).predict(X[after])
+    batch = HistGradientBoostingRegressor().fit(X[before], y[before]).predict(X[after])
+    assert np.sqrt(np.mean((said - y[after]) ** 2)) < 1.1 * np.sqrt(np.mean((batch - y[after]) ** 2))
+    assert np.ptp(said) < 1.5 * np.ptp(y)
