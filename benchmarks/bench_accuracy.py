@@ -26,7 +26,7 @@ from benchmarks.peers import PEERS, Learner
 from benchmarks.report import table
 from benchmarks.run import RESULTS
 from streamboost import SGBRegressor
-from streamboost.descents import GradientDescent
+from streamboost.descents import GradientDescent, ResidualProjection
 
 Figure = tuple[str, str, list[float]]  # what is measured, of whom, once or several times
 
@@ -60,7 +60,7 @@ def friedman(n: int, seed: int) -> Iterator[Figure]:
 def absolute(n: int, seed: int) -> Iterator[Figure]:
     X, y = streams.friedman(n, seed)
     models = {
-        "absolute error, Algorithm 2": SGBRegressor("absolute_error", random_state=seed),
+        "absolute error, Algorithm 2": SGBRegressor("absolute_error", descent=ResidualProjection(), random_state=seed),
         "absolute error, Algorithm 1, step 0.2": SGBRegressor(
             "absolute_error", descent=GradientDescent(0.2), random_state=seed
         ),

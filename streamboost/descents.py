@@ -66,6 +66,7 @@ class Descent(ABC):
     """How N weak answers become partial sums, a score, and N targets: a recipe without memory."""
 
     readout: Literal["last", "mean"]
+    newton: bool = False  # whether learners weigh rows by the curvature of the loss
 
     def __post_init__(self) -> None:
         for name in ("step_size", "radius", "share"):
@@ -120,6 +121,9 @@ class GradientDescent(Descent):
     readout : {"last", "mean"}
     share : float
         Of the natural step, 1/β where the loss has one; a tenth by default.
+    newton : bool, default False
+        Whether leaves of trees say Σ∇ℓ / Σℓ″, a step of Newton's, instead of the mean of ∇ℓ: for a loss that tells
+        its curvature. Beyond the paper; the estimators ask for it.
 
     References
     ----------
@@ -135,6 +139,7 @@ class GradientDescent(Descent):
     step_size: float | Literal["theory"] | None = None
     readout: Literal["last", "mean"] = "last"
     share: float = 0.1
+    newton: bool = False
     shifts: ClassVar[bool] = True
 
     @property

@@ -417,3 +417,24 @@ def test_a_frozen_model_with_other_outputs_than_expected_is_refused(outputs):
 def test_what_is_no_model_is_refused():
     with pytest.raises(TypeError, match=r"model is 3, expected a fitted estimator .* For a fixed number use Constant"):
         Frozen(3)
+
+
+@pytest.mark.parametrize("d", [300, 1000])
+def test_a_wide_line_is_no_worse_than_a_constant_from_the_first_rows_on_and_learns_where_it_stands(d):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, d)), 1.0 + rng.normal(size=(400, 1))  # nothing to be learned but the mean
+    base, errors = opened(Linear(), d), []
+    for t in range(400):
+        errors.append((base.predict(X[t : t + 1]) - y[t])[0, 0])
+        base.learn(X[t : t + 1], y[t : t + 1], np.ones(1), Squared(), ONE)
+    errors = np.array(errors)
+    assert np.sqrt(np.mean(errors[:100] ** 2)) < 2.0
+    assert abs(np.mean(errors[200:])) < 0.3
+
+
+def test_a_wide_line_still_learns_the_line():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 300))
+    y = X @ rng.normal(size=(300, 1)) / math.sqrt(300.0)
+    base = one_by_one(opened(Linear(), 300), X, y, Squared())
+    assert np.mean((base.predict(X[-500:]) - y[-500:]) ** 2) < 0.2 * np.var(y)

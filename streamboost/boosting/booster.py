@@ -33,6 +33,7 @@ from streamboost.boosting.sliced_refit import SlicedRefit
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
+from streamboost.kernels.losses import LEAST_CURVATURE
 from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
 from streamboost.replay import NEVER, Replay
@@ -66,6 +67,7 @@ class Answer(NamedTuple):
     h: FloatArray
     walk: FloatArray
     targets: FloatArray
+    curvature: FloatArray | None = None  # (n, N), where steps are Newton's
 
 
 class Booster(BoostedModel):
@@ -165,6 +167,13 @@ class Booster(BoostedModel):
         if iterate in AVERAGING_POWERS and not self.stack.averages:
             way_out = "Use 'average', which averages what is said, or leave it out."
             raise ValueError(f"iterate is {iterate!r}, but a {kind} has no parameters to average. {way_out}")
+        if self.descent.newton and not (
+            loss.curves and isinstance(self.stack, TreeStack) and (replay is None or replay.targets != "recorded")
+        ):
+            needs = "a loss that tells its curvature, a TreeStack, and targets that are not recorded"
+            raise ValueError(
+                f"descent is {self.descent!r}, expected {needs}. For plain gradient steps leave newton out."
+            )
         self.replay = replay
         self.iterate, self.update_mode, self.seed = iterate, update_mode, seed
         self.past: Reservoir[Hypothesis] | None = Reservoir(snapshots, seed) if iterate == "average" else None
@@ -253,7 +262,15 @@ class Booster(BoostedModel):
         targets = self.descent.targets(walk, h, self.loss, y)  # (n, N, m)
         if not np.isfinite(targets).all():
             raise self.not_finite()
-        return Answer(h, walk if self.iterate == "last" else self.walk_checked(X), targets)
+        curvature = self.curvature(walk[:, :-1], y[:, None]) if self.descent.newton else None
+        return Answer(h, walk if self.iterate == "last" else self.walk_checked(X), targets, curvature)
+
+    def curvature(self, scores: FloatArray, y: FloatArray) -> FloatArray:
+        """How much the loss curves at scores (..., m), the mean over outputs (...), in units of its natural step."""
+        curvature = self.loss.step_curvature(scores, y)
+        assert curvature is not None
+        mean: FloatArray = np.maximum(curvature.mean(axis=-1) * self.scale.step, LEAST_CURVATURE)
+        return mean
 
     def update(self, X: FloatArray, y: FloatArray, weight: FloatArray, answer: Answer) -> None:
         """One step of Algorithm 1 or 2 for rows that share the present hypotheses."""
@@ -266,12 +283,17 @@ class Booster(BoostedModel):
             nothing = np.zeros_like(answer.h)
             self.edges.add(nothing, nothing, weight)
         else:
-            self.edges.add(answer.targets, answer.h, weight)
+            says = answer.h if answer.curvature is None else answer.h * answer.curvature[..., None]  # of the gradient
+            self.edges.add(answer.targets, says, weight)
         # until the first refit there is nothing the base does not learn faster, except for learners no refit takes
         has_begun = self.replay is None or self.replay.warm or len(self.stack.refittable) < self.stack.n_learners
         if has_begun and not self.rests:
-            learn = self.stack.learn if self.update_mode == "sequential" else self.stack.learn_batch
-            learn(X, answer.targets, weight)
+            if answer.curvature is not None:
+                assert isinstance(self.stack, TreeStack)
+                self.stack.learn(X, answer.targets, weight, answer.curvature)
+            else:
+                learn = self.stack.learn if self.update_mode == "sequential" else self.stack.learn_batch
+                learn(X, answer.targets, weight)
         self.count(len(X))
         self.apply_scale(*self.estimate_scale(y, weight))
         self.base.learn(X, y, weight, self.loss, self.scale)
@@ -343,12 +365,14 @@ class Booster(BoostedModel):
             if replay.binned != binned:  # the window has moved on
                 binned = replay.binned
                 self.base.hold_range(replay.X)
+            weight = replay.weight
             if replay.targets == "recorded":
                 target, asked = replay.recorded[:, i], 0
             else:
-                target, asked = choose(self).fresh_target(self, i), i  # learners before this one
+                (target, curvature), asked = choose(self).fresh_target(self, i), i  # learners before this one
+                weight = weight * curvature if self.descent.newton else weight
             self.cost.add(replay.fill, asked, 1)
-            replay.remember(i, self.stack.refit(i, replay, target, replay.weight))
+            replay.remember(i, self.stack.refit(i, replay, target, weight))
 
     def _refit_in_slices(self, replay: Replay) -> None:
         """Go on with the refit at hand as far as is due, and begin the next one when it takes effect."""

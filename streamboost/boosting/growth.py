@@ -47,6 +47,7 @@ WAIT = 4  # times as many rows as there were when a booster left, before the nex
 STEPS = (4, 2, 1)  # a vote for the first quarter of the trees, for the first half, and for all
 CAT_L2 = 30.0  # rows' worth of caution about levels
 DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 10, 5, 254  # deeper where one tree speaks for many classes
+WIDE, BINS_OF_WIDE = 200, 64  # of rows with more columns, fewer bins: splits are looked for among both
 MOST_ROWS = 1 << 20  # that are held
 BELIEVED = 0.5  # of the vote: what the longest memory has where growth begins
 HOPE_ROWS, TRIAL_ROWS = 1024, 4096  # with a vote, until it must have earned HOPELESS of it, and EARNED
@@ -278,7 +279,8 @@ def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float =
     assert isinstance(like, TreeStack)
     depth = (DEPTH_OF_MANY if loss.n_outputs > 2 else DEPTH) - 7 + like.max_depth
     stack = TreeStack(
-        n_trees, max_depth=max(depth, 1), l2=like.l2, n_bins=BINS, cat_l2=CAT_L2,
+        n_trees, max_depth=max(depth, 1), l2=like.l2, n_bins=BINS if rows.X.shape[1] <= WIDE else BINS_OF_WIDE,
+        cat_l2=CAT_L2,
         min_samples_leaf=max(MIN_SAMPLES_LEAF, like.min_samples_leaf), max_features=like.max_features,
         monotonic_cst=like.monotonic_cst,
     )  # fmt: skip

@@ -134,8 +134,8 @@ class SlicedRefit:
         tree = self.tree
         assert self.cut is not None
         carrying.find_leaves_by_code(
-            replay.code_ring, replay.X, start, stop, tree.n_bins, tree.max_depth, tree.cat_at, tree.feature[0],
-            self.cut, tree.subset[0], tree.level_bins[0], tree.missing_left[0], self.leaf_ids,
+            replay.code_ring, replay.X, start, stop, tree.n_bins, tree.other_bin, tree.max_depth, tree.cat_at,
+            tree.feature[0], self.cut, tree.subset[0], tree.level_bins[0], tree.missing_left[0], self.leaf_ids,
         )  # fmt: skip
 
     def _values(self, l2: float) -> FloatArray:

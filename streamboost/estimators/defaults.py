@@ -19,7 +19,7 @@ from streamboost.boosting import Booster
 from streamboost.boosting.committee import STEPS, Committee
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import refused
-from streamboost.losses import Loss, Softmax
+from streamboost.losses import Absolute, Logistic, Loss, Quantile, Softmax
 from streamboost.replay import Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.linear import LinearStack
@@ -54,6 +54,8 @@ REFITS = 16  # of one learner each, while the window is replaced once; at least 
 SPARING = 32
 EAGER = 4  # while windows fill, refits are cheap: as often as every so many rows
 SHARE, LOG_SHARE = 0.12, 0.48  # of the natural step: for real targets, and for log losses, whose steps are cautious
+NEWTON_SHARE = 0.06  # of the natural step, where leaves are those of Newton's method
+KINK_SHARE = 0.03  # of the spread of the targets: for gradients of one size, however small the error
 NETS, NET_RATE = 1 / 6, 0.01  # networks do more each: fewer of them; how far they step
 MOST_STEPS = 32  # of up to so many learners, no trees, every partial sum is an expert: who harms is left out
 
@@ -113,7 +115,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
         memories = memories[:1]  # only trees are cheap enough to be kept several times, and only a hedge listens to all
     boosters = [
         Booster(
-            loss, make_descent(options, loss, level.steps, stack.step_share, one_score=one_score), stack,
+            loss, make_descent(options, loss, level.steps, stack.step_share, one_score=one_score, trees=is_tree), stack,
             base=make_base(options.base, memory, options.monotonic_cst),
             replay=make_replay(memory, options.budget, stack),
             iterate=options.iterate, update_mode=options.update_mode, seed=seed + r,
@@ -231,9 +233,18 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
     return Constant(base) if is_number else Frozen(base)
 
 
+def takes_newton(loss: Loss) -> bool:
+    """Return whether leaves are those of Newton's method: under every loss that curves here more and there less.
+
+    Those of classes are left out: leaves that fade would forget sure rows, which weigh little, too slowly.
+    """
+    return loss.curves and loss.strong_convexity() < loss.smoothness() and not isinstance(loss, Logistic | Softmax)
+
+
 def make_descent(
-    options: Any, loss: Loss, steps: float = 1.0, share: float | None = None, *, one_score: bool = False
-) -> Descent:
+    options: Any, loss: Loss, steps: float = 1.0, share: float | None = None, *, one_score: bool = False,
+    trees: bool = False,
+) -> Descent:  # fmt: skip
     """The descent given, or the loss's own: ``steps`` times the learning rate, or a ``share`` of the natural step."""
     descent, rate = options.descent, options.learning_rate
     if descent is not None:
@@ -247,6 +258,10 @@ def make_descent(
         return GradientDescent("theory") if loss.smooth else ResidualProjection()
     if rate is None:
         if share is None:
+            if trees and takes_newton(loss):
+                return GradientDescent(share=NEWTON_SHARE * steps, newton=True)
+            if trees and isinstance(loss, Absolute | Quantile):  # whose gradients are 1, and ½ at the median
+                return GradientDescent(share=KINK_SHARE * steps * (1.0 if isinstance(loss, Absolute) else 2.0))
             share = SHARE if loss.temperature_scale else LOG_SHARE
         return GradientDescent(share=share * steps) if loss.smooth else ResidualProjection()
     if not (_is_number(rate) and 0 < rate < np.inf):

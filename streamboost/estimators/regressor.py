@@ -46,7 +46,8 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     base : "linear", "constant", number, base, or fitted model, default="linear"
         y⁰, where the boosting starts. A fitted model is frozen, and boosted from there.
     descent : Descent, default=None
-        Left out, the loss picks it: Algorithm 1 of the paper if it is smooth, Algorithm 2 if not.
+        Left out, the loss picks it: Algorithm 1 of the paper, with leaves by Newton's method for counts. Learners other
+        than trees take Algorithm 2 where the loss is not smooth.
     memory : "grow", int, sequence of int, or None, default="grow"
         How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
         different memories. ``"grow"`` is a ladder of 256, 1,024, 4,096 and 16,384 rows, which a booster of up to 1,000

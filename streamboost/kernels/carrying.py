@@ -13,7 +13,6 @@ from streamboost.kernels.losses import LOGISTIC, POISSON, SOFTMAX, SQUARED, Rule
 from streamboost.kernels.tree_growing import Leaves, Sets
 from streamboost.kernels.tree_rows import LevelBins
 
-LEVEL_BINS = 64  # that a set of levels can tell apart
 TOGETHER = 64  # rows that go through a tree at a time
 
 
@@ -52,24 +51,18 @@ def take_codes(codes: Codes, columns: IntArray, rows: Rows) -> Codes:
 
 @compiled
 def bin_levels(
-    levels: FloatArray,
-    target: FloatArray,
-    weight: FloatArray,
-    l2: float,
-    missing: int,
-    level_bins: LevelBins,
-    codes: Codes,
-) -> None:
+    levels: FloatArray, target: FloatArray, weight: FloatArray, l2: float, missing: int, other: int,
+    level_bins: LevelBins, codes: Codes,
+) -> None:  # fmt: skip
     """Give each level of a column a bin, (n_levels,), and each row the code of its own, (n,).
 
-    The last of the bins a set can tell apart is for levels that did not come. If more came than there are others, those
-    with like means of the target share one: in the order of these means, each bin takes its share of the rows.
+    Bin ``other`` is for levels that did not come. If more came than there are bins before it, those with like means of
+    the target share one: in the order of these means, each bin takes its share of the rows.
     """
-    n_levels, m, other = level_bins.shape[0], target.shape[1], np.uint8(LEVEL_BINS - 1)
-    sums, weights, n_rows = np.zeros((n_levels, m)), np.zeros(n_levels), 0
+    n_levels, m = level_bins.shape[0], target.shape[1]
+    sums, weights = np.zeros((n_levels, m)), np.zeros(n_levels)
     for s in range(levels.shape[0]):
         if 0.0 <= levels[s] < n_levels and weight[s] > 0.0:
-            n_rows += 1
             weights[int(levels[s])] += weight[s]
             for k in range(m):
                 sums[int(levels[s]), k] += weight[s] * target[s, k]
@@ -143,8 +136,8 @@ def set_slopes(rule: Rule, scores: FloatArray, y: FloatArray, gradient: FloatArr
 
 @compiled
 def find_leaves_by_code(
-    codes: Codes, X: FloatArray, start: int, stop: int, n_bins: int, depth: int, cat_at: IntArray, feature: IntArray,
-    cut: Codes, subset: Sets, level_bins: LevelBins, missing_left: BoolArray, leaf: Leaves,
+    codes: Codes, X: FloatArray, start: int, stop: int, n_bins: int, other: int, depth: int, cat_at: IntArray,
+    feature: IntArray, cut: Codes, subset: Sets, level_bins: LevelBins, missing_left: BoolArray, leaf: Leaves,
 ) -> None:  # fmt: skip
     """Write the leaf of the rows from ``start`` to ``stop`` in one tree, by their bin codes (d, room).
 
@@ -169,7 +162,7 @@ def find_leaves_by_code(
         for s in range(n):
             at[s] = np.uint64(0)
         if has_levels:
-            _take_near(codes, X, start_of_block, int(n), n_bins, cat_at, is_used, level_bins, near)
+            _take_near(codes, X, start_of_block, int(n), n_bins, other, cat_at, is_used, level_bins, near)
         for _ in range(depth if has_levels else 0):
             for s in range(n):
                 p = at[s]
@@ -188,7 +181,7 @@ def find_leaves_by_code(
 
 @compiled_inside
 def _take_near(
-    codes: Codes, X: FloatArray, start: int, n: int, n_bins: int, cat_at: IntArray, is_used: Codes,
+    codes: Codes, X: FloatArray, start: int, n: int, n_bins: int, other: int, cat_at: IntArray, is_used: Codes,
     level_bins: LevelBins, near: Codes,
 ) -> None:  # fmt: skip
     """Write the codes of a block of rows, of the columns used, side by side; of levels the bins of one tree."""
@@ -203,7 +196,7 @@ def _take_near(
         bins = level_bins[cat_at[j]]
         for s in range(n):
             level = X[start + s, j]
-            into[s] = (bins[int(level)] if 0.0 <= level < n_levels else LEVEL_BINS - 1) if level == level else n_bins
+            into[s] = (bins[int(level)] if 0.0 <= level < n_levels else other) if level == level else n_bins
 
 
 @compiled

@@ -10,6 +10,6 @@ Kernels are compiled with these numbers in them.
 ) = range(17)  # fmt: skip
 PLAN = 17
 FILL, AT, WAITED, SEEN, WARM, DUE = range(6)
-L2, FORGET, KEEP, RATE, SPREAD = range(5)
-RATES = 5
+L2, FORGET, KEEP, RATE, SPREAD, NEWTON = range(6)
+RATES = 6
 SAMPLED = 64  # one in so many rows tells the edges of trees that rest

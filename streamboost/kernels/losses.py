@@ -13,6 +13,7 @@ DESCENT, RESIDUAL = range(2)
 # e³⁰⁰ is about 10¹³⁰: beyond any count, and its square still fits a float, so that sums of squared gradients
 # stay finite too.
 LARGEST_EXPONENT = 300.0
+LEAST_CURVATURE = 0.05  # of the natural one: what a row weighs at least in a step of Newton's
 TIE = 1e-9  # scores nearer than this to one another are equal
 SMALLEST, LARGEST = 2.2250738585072014e-308, 1.7976931348623157e308
 
@@ -180,6 +181,36 @@ def set_targets(rule: Rule, y: FloatArray, h: FloatArray, walk: FloatArray, targ
         for k in range(m):
             is_finite &= abs(targets[i, k]) <= LARGEST
     return is_finite
+
+
+@compiled_inside
+def set_curvatures(
+    rule: Rule, natural: float, y: FloatArray, scores: FloatArray, gradients: FloatArray, curvature: FloatArray
+) -> None:
+    """Write how much the loss curves at scores (N, m) of one target, (N,): the mean over outputs, in natural units.
+
+    ``gradients`` (N, m) are those at the scores, ``natural`` is the step by which a curvature of 1 is measured.
+    """
+    for i in range(scores.shape[0]):
+        curvature[i] = row_curvature(rule, natural, y, scores[i], gradients[i])
+
+
+@compiled_inside
+def row_curvature(rule: Rule, natural: float, y: FloatArray, score: FloatArray, gradient: FloatArray) -> float:
+    """The same at one score (m,): never less than a share of the natural curvature."""
+    kind, m, total = rule.kind, score.shape[0], 0.0
+    for k in range(m):
+        g = gradient[k] - 2.0 * rule.ridge * score[k]
+        if kind == SOFTMAX:
+            total += abs(g) * (1.0 - abs(g)) * (m / (m - 1.0) if m > 1 else 1.0)
+        elif kind == LOGISTIC:
+            total += abs(g) * (1.0 - abs(g))
+        elif kind == POISSON:
+            total += 0.5 * (g + y[k]) + 0.5 * y[k]
+        else:
+            total += 1.0
+    mean: float = natural * (total / m + 2.0 * rule.ridge)
+    return max(mean, LEAST_CURVATURE)
 
 
 @compiled_inside

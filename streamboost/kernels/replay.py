@@ -10,7 +10,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.kernels import layout
 from streamboost.kernels.bases import Line, base_scores
 from streamboost.kernels.compiling import compiled, compiled_inside
-from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, set_gradients
+from streamboost.kernels.losses import RESIDUAL, Rule, add_gradient, row_curvature, set_gradients
 from streamboost.kernels.tree_rows import Leaves, LevelBins, leaf_steps
 
 Codes = NDArray[np.uint8]
@@ -81,9 +81,12 @@ def remember_row(
 @compiled
 def fresh_target(
     rule: Rule, X: FloatArray, y: FloatArray, line: Line, cat_at: IntArray, eta: FloatArray, stats: FloatArray,
-    bounds: FloatArray, l2: float, leaf_ids: Leaves, i: int, target: FloatArray,
+    bounds: FloatArray, l2: float, leaf_ids: Leaves, i: int, newton: float, target: FloatArray, curvature: FloatArray,
 ) -> None:  # fmt: skip
-    """What learner i should say of remembered rows, as the base and the learners before it stand now, into (n, m)."""
+    """What learner i should say of remembered rows, as the base and the learners before it stand now, into (n, m).
+
+    Where ``newton``, the natural step, is above 0 that is the gradient over the curvature, written as well, (n,).
+    """
     kind, option, ridge = rule.kind, rule.option, rule.ridge
     n, m = target.shape
     steps = leaf_steps(stats, bounds, l2, eta, i)
@@ -118,3 +121,8 @@ def fresh_target(
                 for k in range(m):
                     scores[s, k] -= steps[j, leaf_ids[s, j], k]
     set_gradients(kind, option, ridge, scores, y, target)
+    if newton > 0.0:
+        for s in range(n):
+            curvature[s] = row_curvature(rule, newton, y[s], scores[s], target[s])
+            for k in range(m):
+                target[s, k] /= curvature[s]

@@ -13,8 +13,21 @@ from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, line_of, 
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
 from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
-from streamboost.kernels.layout import BASE, DEPTH, FORGET, LEAF, N_TREES, RESTS, SAMPLED, SEEN_BEFORE, TREE, TURN, WARM
-from streamboost.kernels.losses import LARGEST, Rule, set_targets
+from streamboost.kernels.layout import (
+    BASE,
+    DEPTH,
+    FORGET,
+    LEAF,
+    N_TREES,
+    NEWTON,
+    RESTS,
+    SAMPLED,
+    SEEN_BEFORE,
+    TREE,
+    TURN,
+    WARM,
+)  # fmt: skip
+from streamboost.kernels.losses import LARGEST, Rule, set_curvatures, set_targets
 from streamboost.kernels.replay import Windows, remember_row
 from streamboost.kernels.tree_rows import Trees, learn_leaves, walk_row, walk_rows
 
@@ -40,6 +53,7 @@ def learn_rows(
     leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
     h, targets, walks, z = all_h[0], all_targets[0], np.empty((T + R, m)), np.empty((R, d + 1))
     expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
+    curvature = np.ones(T)
     for s in range(start, stop):
         x, target, w = X[s], y[s], weight[s]
         is_finite = True
@@ -59,6 +73,11 @@ def learn_rows(
                     continue
             walk_row(x, plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
             is_finite &= set_targets(rule, target, h[a:b], walk, targets[a:b])
+            if rates[r, NEWTON] > 0.0:
+                set_curvatures(rule, rates[r, NEWTON], target, walk[:-1], targets[a:b], curvature[a:b])
+                for i in range(a, b):  # what they say of the gradient
+                    for k in range(m):
+                        h[i, k] *= curvature[i]
         if not is_finite:
             return -1 - s
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
@@ -70,7 +89,7 @@ def learn_rows(
             a, b = plan[r, TREE], plan[r, TREE] + plan[r, N_TREES]
             if w > 0.0 and counts[r, WARM] and not plan[r, RESTS]:
                 stats, n_leaves = trees.stats[plan[r, LEAF] :], 1 << plan[r, DEPTH]
-                learn_leaves(stats, n_leaves, rates[r, FORGET], leaf[a:b], targets[a:b], w)
+                learn_leaves(stats, n_leaves, rates[r, FORGET], leaf[a:b], targets[a:b], w, curvature[a:b])
             if w > 0.0 and plan[r, BASE] != STILL:
                 own = Slopes(slopes.squares[r], slopes.covariance[r], slopes.effect_sizes[r])
                 learn_base(

@@ -167,8 +167,10 @@ def take_bins(level_bins: LevelBins, levels: IntArray, other: int, near: LevelBi
 
 
 @compiled_inside
-def learn_leaves(stats: FloatArray, n_leaves: int, forget: float, leaf: Leaves, targets: FloatArray, w: float) -> None:
-    """Add a row's targets (N, m) to its leaves; a leaf that weighs ``forget`` fades first."""
+def learn_leaves(
+    stats: FloatArray, n_leaves: int, forget: float, leaf: Leaves, targets: FloatArray, w: float, curvature: FloatArray
+) -> None:
+    """Add a row's targets (N, m) and curvatures (N,) to its leaves; a leaf that weighs ``forget`` fades first."""
     n_trees, m = targets.shape
     for i in range(n_trees):
         at = i * n_leaves + int(leaf[i])
@@ -176,7 +178,7 @@ def learn_leaves(stats: FloatArray, n_leaves: int, forget: float, leaf: Leaves, 
         fade = (forget - 1.0) / weight if weight >= forget else 1.0
         for k in range(m):
             stats[at, k] = stats[at, k] * fade + w * targets[i, k]
-        stats[at, m] = weight * fade + w
+        stats[at, m] = weight * fade + w * curvature[i]
 
 
 @compiled_inside
@@ -292,10 +294,15 @@ def read(leaf: Leaves, stats: FloatArray, bounds: FloatArray, l2: float) -> Floa
 
 
 @compiled
-def learn(leaf: Leaves, targets: FloatArray, weight: FloatArray, stats: FloatArray, forget: float) -> None:
-    """Add ``targets`` (n, N, m) to the leaves (n, N) row after row; a leaf that weighs ``forget`` fades first."""
+def learn(
+    leaf: Leaves, targets: FloatArray, weight: FloatArray, curvature: FloatArray, stats: FloatArray, forget: float
+) -> None:
+    """Add ``targets`` (n, N, m) and curvatures (n, N) to the leaves (n, N) row after row.
+
+    A leaf that weighs ``forget`` fades first.
+    """
     n_trees, n_leaves, width = stats.shape
     flat = stats.reshape(n_trees * n_leaves, width)
     for s in range(leaf.shape[0]):
         if weight[s] != 0.0:
-            learn_leaves(flat, n_leaves, forget, leaf[s], targets[s], weight[s])
+            learn_leaves(flat, n_leaves, forget, leaf[s], targets[s], weight[s], curvature[s])

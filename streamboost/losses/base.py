@@ -127,6 +127,10 @@ class Loss(ABC):
         """The same without the ridge. A loss of one's own may leave it out."""
         return None
 
+    def step_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray | None:
+        """What leaves that learn at every row divide gradients by, (..., m): the curvature, unless that can be tiny."""
+        return self.curvature(score, y)
+
     @property
     def curves(self) -> bool:
         """Whether it tells its second derivative."""

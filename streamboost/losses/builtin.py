@@ -17,9 +17,12 @@ import numpy as np
 from streamboost._types import BoolArray, FloatArray
 from streamboost.errors import did_you_mean
 from streamboost.kernels.losses import LARGEST_EXPONENT
-from streamboost.losses.base import Loss, LossConstants, Scale, summed
+from streamboost.losses.base import Loss, LossConstants, Scale, row_weights, summed
 from streamboost.losses.classes import Hinge, Logistic, Softmax
 from streamboost.losses.links import Identity, Link, Log
+
+NORMAL = 1.4826  # the deviation of normal targets over their median distance from the median
+LINEAR_STEP = 0.25  # of the unit, where gradients do not become smaller with the error
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class Absolute(Loss):
         """The sign of s − y; 0 at the kink s = y."""
         return np.sign(score - y)
 
+    def unit(self, y: FloatArray, weight: FloatArray | None = None) -> float:
+        """1.48 times the median distance from the median: the deviation of normal targets, whatever the tails."""
+        return robust_deviation(y, row_weights(y, weight)) or super().unit(y, weight)
+
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The weighted median."""
         return _quantile(y, weight, 0.5)
@@ -116,6 +123,10 @@ class Quantile(Loss):
     def bare_gradient(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """−τ where the score is too low, 1 − τ where it is too high; 0 at the kink s = y."""
         return (1.0 - self.tau) * (score > y) - self.tau * (score < y)
+
+    def unit(self, y: FloatArray, weight: FloatArray | None = None) -> float:
+        """1.48 times the median distance from the median: the deviation of normal targets, whatever the tails."""
+        return robust_deviation(y, row_weights(y, weight)) or super().unit(y, weight)
 
     def bare_start(self, y: FloatArray, weight: FloatArray) -> FloatArray:
         """The weighted quantile."""
@@ -161,10 +172,14 @@ class Huber(Loss):
         """The error s − y, clipped to ±δ."""
         return np.clip(score - y, -self.delta, self.delta)
 
+    def unit(self, y: FloatArray, weight: FloatArray | None = None) -> float:
+        """1.48 times the median distance from the median: the deviation of normal targets, whatever the tails."""
+        return robust_deviation(y, row_weights(y, weight)) or super().unit(y, weight)
+
     def scale(self, y: FloatArray, weight: FloatArray | None = None) -> Scale:
-        """Where targets spread wider than δ most gradients are ±δ: then a step must make up for it."""
+        """Where targets spread much wider than δ most gradients are ±δ: then a step must make up for it."""
         unit = self.unit(y, weight)
-        return Scale(step=max(1.0 / self.smoothness(), unit / self.delta), spread=unit)
+        return Scale(step=max(1.0 / self.smoothness(), LINEAR_STEP * unit / self.delta), spread=unit)
 
     def bare_facts(self, radius: float) -> LossConstants:
         """Curvature 1 on the parabola and none beyond; a gradient up to ±δ in every output."""
@@ -200,6 +215,10 @@ class Poisson(Loss):
     def bare_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The predicted mean eˢ."""
         return np.exp(np.minimum(score, LARGEST_EXPONENT))
+
+    def step_curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The mean of eˢ and y, the curvatures at the score and where it should be: no step is longer than 2."""
+        return 0.5 * np.exp(np.minimum(score, LARGEST_EXPONENT)) + 0.5 * y + 2.0 * self.l2
 
     def is_coded(self, y: FloatArray) -> BoolArray:
         """Not below 0."""
@@ -339,3 +358,11 @@ def _quantile(y: FloatArray, weight: FloatArray, tau: float) -> FloatArray:
     goal = tau * passed[-1]  # (m,)
     rows = np.stack([np.argmax(passed >= goal, axis=0), np.argmax(passed > goal, axis=0)])  # (2, m)
     return np.asarray(np.take_along_axis(y, rows, axis=0).mean(axis=0))
+
+
+def robust_deviation(y: FloatArray, weight: FloatArray) -> float:
+    """The root mean square over outputs of 1.48 times the median distance from the median; 0 if most are equal."""
+    if len(y) < 2 or weight.sum() <= 0:
+        return 0.0
+    away = np.abs(y - _quantile(y, weight, 0.5))  # (n, m)
+    return NORMAL * math.sqrt(np.mean(np.square(_quantile(away, weight, 0.5))))

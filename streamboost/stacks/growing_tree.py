@@ -35,8 +35,10 @@ class GrowingTree:
         self.codes = take_codes(codes, numbers, rows)
         for at in np.flatnonzero(self.stack.cat_at[numbers] >= 0):
             level_bins = self.stack.level_bins[0, self.stack.cat_at[numbers[at]]]
-            levels = X[rows, numbers[at]]
-            bin_levels(levels, target, weight, self.stack.cat_l2, self.stack.n_bins, level_bins, self.codes[at])
+            bin_levels(
+                X[rows, numbers[at]], target, weight, self.stack.cat_l2, self.stack.n_bins, self.stack.other_bin,
+                level_bins, self.codes[at],
+            )  # fmt: skip
         self.cut, self.leaf = np.empty(self.stack.feature.shape[1], np.uint8), np.empty(len(rows), np.uint16)
         self.growth, self.is_level, self.signs = self.stack.how_to_grow(self.columns)
         self.growing = tree_growing.begin_growing(

@@ -232,11 +232,17 @@ class TreeStack(Stack):
         """What each tree says, (n, N, m)."""
         return self.predict_leaves(self.leaf_ids(X))
 
-    def learn(self, X: FloatArray, targets: FloatArray, weight: FloatArray) -> None:
-        """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay."""
+    def learn(
+        self, X: FloatArray, targets: FloatArray, weight: FloatArray, curvature: FloatArray | None = None
+    ) -> None:
+        """Let the leaves learn ``targets`` (n, N, m), row after row; the splits stay.
+
+        With curvatures (n, N) the targets are gradients, and leaves say the sum of these over that of the curvatures.
+        """
         self._check_targets(X, targets)
         forget = math.inf if self.forget is None else float(self.forget)
-        tree_rows.learn(self.leaf_ids(X), targets, weight, self.stats, forget)
+        curvature = np.ones(targets.shape[:2]) if curvature is None else curvature
+        tree_rows.learn(self.leaf_ids(X), targets, weight, curvature, self.stats, forget)
 
     def grow(self, k: int) -> None:
         """Append k trees that have seen nothing."""

@@ -269,7 +269,7 @@ def test_levels_that_ask_for_like_targets_share_a_bin(m):
     target = np.zeros((6000, m))
     target[:, m - 1] = wanted[np.nan_to_num(levels).astype(int)]
     level_bins, codes = np.zeros(300, np.uint8), np.zeros(6000, np.uint8)
-    carrying.bin_levels(levels, target, np.ones(6000), 0.0, 254, level_bins, codes)
+    carrying.bin_levels(levels, target, np.ones(6000), 0.0, 254, 63, level_bins, codes)
     came = np.delete(np.arange(300), 7)
     assert level_bins[7] == 63
     assert sorted(set(level_bins[came].tolist())) == list(range(63))
@@ -283,7 +283,7 @@ def test_levels_that_ask_for_like_targets_share_a_bin(m):
 def test_few_levels_have_a_bin_each():
     levels = np.array([3.0, 1.0, 3.0, 9.0, -1.0, np.nan, 40.0])
     level_bins, codes = np.zeros(10, np.uint8), np.zeros(7, np.uint8)
-    carrying.bin_levels(levels, np.ones((7, 1)), np.ones(7), 1.0, 254, level_bins, codes)
+    carrying.bin_levels(levels, np.ones((7, 1)), np.ones(7), 1.0, 254, 63, level_bins, codes)
     assert_array_equal(level_bins, [63, 0, 63, 1, 63, 63, 63, 63, 63, 2])
     assert_array_equal(codes, [1, 0, 1, 2, 63, 254, 63])
 

@@ -332,6 +332,33 @@ def test_a_committee_runs_alike_on_both_paths(name, bases, descent):
     assert took_the_compiled_loop(model)
 
 
+NEWTON = ["poisson", "logistic", "log_loss"]  # losses that curve here more and there less
+
+
+@pytest.mark.pairwise(name=NEWTON, m=(1, 3), l2=(0.0, 0.3), weighted=[False, True])
+def test_newton_leaves_are_alike_on_both_paths(name, m, l2, weighted):
+    loss, descent = MAKERS[name](n_outputs=m, l2=l2), GradientDescent(share=0.2, newton=True)
+    rows = stream(loss, 160, weighted=weighted)
+    model = assert_same_run(lambda: booster(loss, descent, forget=8.0), rows)
+    assert took_the_compiled_loop(model)
+    assert_same_run(lambda: committee(loss, descent), rows)
+
+
+@pytest.mark.parametrize("name", NEWTON)
+@given(cuts=st.lists(st.integers(0, 150), max_size=6))
+@settings(max_examples=4)
+def test_newton_leaves_do_not_mind_where_rows_are_cut_or_saved(name, cuts):
+    loss, descent = MAKERS[name](n_outputs=2), GradientDescent(share=0.2, newton=True)
+    rows = stream(loss, 150)
+    whole, parts = booster(loss, descent), booster(loss, descent)
+    expected, scores = whole.learn(*rows), []
+    for part in zip(*(np.split(array, sorted(cuts)) for array in rows), strict=True):
+        scores.append(parts.learn(*part))
+        parts = pickle.loads(pickle.dumps(parts))
+    assert_array_equal(np.concatenate(scores), expected)
+    assert same_state(parts, whole)
+
+
 @pytest.mark.parametrize("name", ["squared_error", "logistic", "log_loss"])
 def test_a_committee_of_several_outputs_runs_alike_on_both_paths(name):
     loss = MAKERS[name](n_outputs=3)

@@ -10,7 +10,7 @@ from streamboost import SGBRegressor
 from streamboost.bases import Constant, Frozen, Linear
 from streamboost.descents import GradientDescent, Nesterov, ResidualProjection
 from streamboost.estimators import defaults
-from streamboost.losses import Absolute, Hinge, Logistic, Quantile, Softmax, Squared
+from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.stacks import BatchStack, LinearStack, PartialFitStack, TreeStack
 
 MODEL = SGBRegressor(n_estimators=12, max_depth=5, min_samples_leaf=2, l2=0.5, memory=(64, 16384, 1024))
@@ -248,3 +248,10 @@ def test_losses_are_made_for_the_targets_at_hand():
 def test_margins_are_plus_and_minus_one():
     assert defaults.margins(np.array([0.0, 1.0]), 1).tolist() == [[-1.0], [1.0]]
     assert defaults.margins(np.array([2.0, 0.0]), 3).tolist() == [[-1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]
+
+
+def test_newton_leaves_are_for_losses_that_curve_here_more_and_there_less_but_not_of_classes():
+    losses = (Poisson(), Squared(), Huber(), Absolute(), Logistic(), Softmax(n_classes=3))
+    assert [defaults.takes_newton(loss) for loss in losses] == [True, False, False, False, False, False]
+    newton = SGBRegressor("poisson").partial_fit(np.zeros((3, 1)), [1.0, 2.0, 0.0]).committee_.boosters
+    assert all(booster.descent.newton for booster in newton)

@@ -10,10 +10,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Ridge, SGDRegressor
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge, SGDRegressor
+from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import cross_val_predict
 
 import streamboost
@@ -278,6 +280,43 @@ def test_poisson_predicts_counts():
     assert isinstance(model.booster_.loss, Poisson)
 
 
+def steep_counts(n, seed):
+    """Counts whose means lie between a tenth and a hundred."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, rng.poisson(np.exp(1 + X[:, 0] + 0.8 * np.tanh(2 * X[:, 1]) + 0.8 * X[:, 2] * (X[:, 3] > 0)))
+
+
+def test_poisson_is_as_good_in_one_pass_as_batch_boosting_under_the_same_loss():
+    (X, y), (asked, right) = steep_counts(4000, 0), steep_counts(2000, 1)
+    deviance = [
+        mean_poisson_deviance(right, model.fit(X, y).predict(asked))
+        for model in (PoissonRegressor(), HistGradientBoostingRegressor(loss="poisson"))
+    ]
+    ours = mean_poisson_deviance(right, SGBRegressor("poisson", random_state=0).partial_fit(X, y).predict(asked))
+    assert ours < 0.8 * deviance[0]
+    assert ours < 1.05 * deviance[1]
+
+
+def test_rare_counts_do_not_overshoot():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 10))
+    y = rng.poisson(np.exp(-2 + 0.6 * X[:, 0]))
+    said = SGBRegressor("poisson", random_state=0).learn(X, y)
+    assert said[500:].max() < 10 * y.max()
+    assert mean_poisson_deviance(y[500:], said[500:]) < mean_poisson_deviance(y[500:], np.full(2500, y.mean()))
+
+
+class OwnPoisson(Poisson):
+    """A loss of one's own, which the compiled loop does not know."""
+
+
+def test_a_loss_of_ones_own_that_tells_its_curvature_is_learned_by_newton_steps():
+    X, y = steep_counts(200, 0)
+    ours = SGBRegressor(OwnPoisson(), n_estimators=6, random_state=0).learn(X, y)
+    assert_allclose(ours, SGBRegressor("poisson", n_estimators=6, random_state=0).learn(X, y), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "descent",
     [GradientDescent(0.3), ResidualProjection(1.0), FrankWolfe(), Nesterov(), AdaGrad(), GradientDescent("theory")],
@@ -289,11 +328,29 @@ def test_every_descent_can_be_chosen(rows, descent):
     assert model.booster_.descent == descent
 
 
-def test_a_non_smooth_loss_picks_residual_projection_by_itself(rows):
+def test_under_a_non_smooth_loss_trees_take_gradient_steps_and_others_algorithm_2(rows):
     X, y = rows
-    assert isinstance(SGBRegressor("absolute_error", **SMALL).fit(X, y).booster_.descent, ResidualProjection)
-    chosen = SGBRegressor("absolute_error", descent=GradientDescent(0.1), **SMALL).fit(X, y)
-    assert isinstance(chosen.booster_.descent, GradientDescent)
+    assert isinstance(SGBRegressor("absolute_error", **SMALL).fit(X, y).booster_.descent, GradientDescent)
+    others = SGBRegressor("absolute_error", learner="linear", **SMALL).fit(X, y)
+    assert isinstance(others.booster_.descent, ResidualProjection)
+    chosen = SGBRegressor("absolute_error", descent=ResidualProjection(), **SMALL).fit(X, y)
+    assert isinstance(chosen.booster_.descent, ResidualProjection)
+
+
+@pytest.mark.parametrize("loss", ["absolute_error", "huber"])
+def test_under_heavy_tails_a_robust_loss_has_the_least_absolute_error(loss):
+    rng = np.random.default_rng(0)
+    X = rng.random((6000, 6))
+    signal = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3]
+    y = signal + 1.5 * rng.standard_t(1.5, 6000)
+    before, after = slice(0, 4000), slice(4000, None)
+    batch = HistGradientBoostingRegressor(loss="absolute_error").fit(X[before], y[before]).predict(X[after])
+    errors = [
+        np.abs(SGBRegressor(name, random_state=0).partial_fit(X[before], y[before]).predict(X[after]) - signal[after])
+        for name in (loss, "squared_error")
+    ]
+    assert errors[0].mean() < 0.7 * errors[1].mean()
+    assert errors[0].mean() < 1.1 * np.abs(batch - signal[after]).mean()
 
 
 def test_several_outputs_are_learned_together(rows):
@@ -613,3 +670,27 @@ def test_memories_that_the_machine_cannot_hold_are_refused_before_anything_is_la
     assert not hasattr(model, "committee_")
     model.set_params(memory=256).learn(X, y)
     assert model.committee_.n_rows == len(X)
+
+
+def odd_column(kind, n, rng):
+    """Rows with a column that is learned in one range and asked of in another; where to part them."""
+    X = rng.random((n, 5))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 10 * X[:, 3] + rng.normal(size=n)
+    number = np.arange(n, dtype=float)
+    if kind == "time in any order":
+        order = rng.permutation(n)
+        return np.column_stack([1.6e9 + 60.0 * number, X])[order], y[order]
+    if kind == "a number far on":
+        return np.column_stack([np.where(number < 0.8 * n, number, 100.0 * n), X]), y
+    X[n * 4 // 5 :: 20, 2] = 1e6  # a column that tells nothing
+    return X, y
+
+
+@pytest.mark.parametrize("kind", ["time in any order", "a number far on", "a spike"])
+def test_a_column_far_outside_what_was_seen_throws_nobody(kind):
+    X, y = odd_column(kind, 3000, np.random.default_rng(0))
+    before, after = slice(0, 2400), slice(2400, None)
+    said = SGBRegressor(random_state=0).partial_fit(X[before], y[before]).predict(X[after])
+    batch = HistGradientBoostingRegressor().fit(X[before], y[before]).predict(X[after])
+    assert np.sqrt(np.mean((said - y[after]) ** 2)) < 1.1 * np.sqrt(np.mean((batch - y[after]) ** 2))
+    assert np.ptp(said) < 1.5 * np.ptp(y)

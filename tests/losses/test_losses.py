@@ -408,7 +408,7 @@ def test_weight_two_counts_a_row_twice_and_weight_zero_not_at_all(loss, data):
 @given(y=matrix(8, 2), weight=weights(8))
 def test_the_unit_of_real_targets_is_their_standard_deviation(y, weight):
     expected = math.sqrt(np.mean([np.cov(column, fweights=weight.astype(int), ddof=0) for column in y.T]))
-    for loss in (Squared(n_outputs=2), Absolute(n_outputs=2), Huber(n_outputs=2), log_cosh(n_outputs=2)):
+    for loss in (Squared(n_outputs=2), log_cosh(n_outputs=2)):
         unit = loss.unit(y, weight)
         assert unit == pytest.approx(expected, rel=1e-6) if expected > 1e-12 else unit > 0
 
@@ -746,3 +746,19 @@ def test_a_subclass_needs_only_the_two_bare_methods():
     assert (loss.strong_convexity(), loss.smoothness(), loss.gradient_bound(1.0)) == (1.0, math.inf, math.inf)
     assert repr(loss).endswith("FirstClass(n_outputs=2, l2=0.5)")
     assert loss == FirstClass(n_outputs=2, l2=0.5) != FirstClass(n_outputs=2)
+
+
+@pytest.mark.parametrize("loss", [Absolute(n_outputs=2), Quantile(n_outputs=2, tau=0.8), Huber(n_outputs=2)], ids=repr)
+def test_the_unit_of_a_robust_loss_is_the_deviation_of_normal_targets_whatever_the_tails(loss):
+    y = np.random.default_rng(0).normal(5.0, 3.0, size=(20_000, 2))
+    assert loss.unit(y) == pytest.approx(3.0, rel=0.03)
+    y[:200] = 1e9
+    assert loss.unit(y) == pytest.approx(3.0, rel=0.05)
+    assert loss.unit(y, np.r_[np.zeros(200), np.ones(19_800)]) == pytest.approx(3.0, rel=0.03)
+    assert loss.unit(np.array([[0.0, 0.0]] * 9 + [[10.0, 10.0]])) == pytest.approx(3.0)  # most are equal: as others do
+
+
+@given(st.floats(-30, 30), st.integers(0, 10**6))
+def test_a_newton_step_of_poisson_is_never_longer_than_2(score, count):
+    s, y = np.array([score]), np.array([float(count)])
+    assert abs(Poisson().gradient(s, y)[0]) <= 2.0 * Poisson().step_curvature(s, y)[0] * (1 + 1e-12)

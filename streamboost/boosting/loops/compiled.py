@@ -49,6 +49,11 @@ def rule(booster: Booster) -> loss_kernels.Rule:
     return loss_kernels.Rule(LOSSES[type(loss)], float(option), float(loss.l2), descent)
 
 
+def newton(booster: Booster) -> float:
+    """Return the natural step by which curvatures are measured; 0 where leaves take plain gradient steps."""
+    return booster.scale.step if booster.descent.newton else 0.0
+
+
 def line(base: Any, stack: Stack) -> base_kernels.Line:
     """Return a base as a line: the moments of its inputs, and its weights."""
     if isinstance(base, Linear):

@@ -56,18 +56,24 @@ class PlainLoop:
             scores[start : start + BLOCK] = read_out(model, [booster.walk_checked(block) for booster in model.boosters])
         return scores
 
-    def fresh_target(self, booster: Booster, i: int) -> FloatArray:
-        """Return what learner i should say of the rows held, (n, m), as the base and learners 1 … i - 1 stand now."""
+    def fresh_target(self, booster: Booster, i: int) -> tuple[FloatArray, FloatArray]:
+        """Return what learner i should say of the rows held, (n, m), as the base and learners 1 … i - 1 stand now.
+
+        Where steps are Newton's it is the gradient over the curvature, (n,), by which rows weigh more then.
+        """
         replay, descent = booster.replay, booster.descent
         assert replay is not None
-        target = np.empty((replay.fill, booster.loss.n_outputs))
+        target, curvature = np.empty((replay.fill, booster.loss.n_outputs)), np.ones(replay.fill)
         for start in range(0, replay.fill, BLOCK):
             rows = slice(start, start + BLOCK)
             X, leaf_ids, stack = replay.X[rows], replay.leaf_ids, booster.stack
             h = stack.predict_first(X, i) if leaf_ids is None else stack.predict_leaves(leaf_ids[rows, :i])
             walk = descent.walk(booster.base.predict(X), h, booster.eta[:i])
             target[rows] = descent.next_target(walk, h, booster.loss, replay.y[rows])
-        return target
+            if descent.newton:
+                curvature[rows] = booster.curvature(walk[:, -1], replay.y[rows])
+                target[rows] /= curvature[rows, None]
+        return target, curvature
 
     def slopes(self, booster: Booster, rows: slice | NDArray[np.uint32]) -> tuple[FloatArray, FloatArray]:
         """Return gradient and curvature (n, m) of the loss at the partial sums carried of some rows."""

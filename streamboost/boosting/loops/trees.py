@@ -126,18 +126,18 @@ class TreeLoop(PlainLoop):
         )  # fmt: skip
         return scores
 
-    def fresh_target(self, booster: Booster, i: int) -> FloatArray:
-        """Return what learner i should say of the rows held, (n, m)."""
+    def fresh_target(self, booster: Booster, i: int) -> tuple[FloatArray, FloatArray]:
+        """Return what learner i should say of the rows held, (n, m), and their curvatures, (n,)."""
         held, stack = booster.replay, booster.stack
         assert held is not None
         assert held.leaf_ids is not None
         assert isinstance(stack, TreeStack)
-        target = np.empty((held.fill, stack.n_outputs))
+        target, curvature = np.empty((held.fill, stack.n_outputs)), np.ones(held.fill)
         replay.fresh_target(
             compiled.rule(booster), held.X, held.y, compiled.line(booster.base, stack), stack.cat_at, booster.eta,
-            stack.stats, stack.bounds, stack.l2, held.leaf_ids, i, target,
+            stack.stats, stack.bounds, stack.l2, held.leaf_ids, i, compiled.newton(booster), target, curvature,
         )  # fmt: skip
-        return target
+        return target, curvature
 
     def slopes(self, booster: Booster, rows: slice | NDArray[np.uint32]) -> tuple[FloatArray, FloatArray]:
         """Return gradient and curvature (n, m) of the loss at the partial sums carried of some rows."""
@@ -281,6 +281,7 @@ class SharedBuffers:
         """Bring over what the first rows may change: the scales at which bases learn, and where constants stand."""
         for r, booster in enumerate(boosters):
             self.rates[r, layout.SPREAD] = (scales[r] if scales else booster.scale).spread
+            self.rates[r, layout.NEWTON] = compiled.newton(booster)
             if isinstance(booster.base, Constant):
                 self.lines.weights[r, -1] = booster.base.y0
 
