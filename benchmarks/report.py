@@ -94,6 +94,25 @@ def verdicts(runs: Runs) -> str:
     return text
 
 
+def log_losses(runs: Runs) -> str:
+    """Tell the log loss of streamboost, of the best streaming peer by it, and of LightGBM; of whole runs only."""
+    rows = []
+    for name in in_order(runs):
+        known = {m: r["score"]["log_loss"] for m, r in runs[name].items() if _has_log_loss(r)}
+        rivals = {m: loss for m, loss in known.items() if compare.is_streaming_peer(runs[name][m])}
+        if not known:
+            continue
+        cells = [name, figure(known[OURS]) if OURS in known else "–"]
+        best = min(rivals, key=lambda m: rivals[m], default=None)
+        cells += [figure(rivals[best]), title(best)] if best else ["–", "–"]
+        rows.append([*cells, figure(known[BATCH]) if BATCH in known else "–"])
+    return table(["stream, log loss", OURS, "best streaming peer", "which", "LightGBM retrained"], rows) if rows else ""
+
+
+def _has_log_loss(record: Record) -> bool:
+    return "log_loss" in record["score"] and record["done"] == record["n"]
+
+
 # All models.
 
 
@@ -167,6 +186,7 @@ def report(runs: Runs, rows: int, seed: int) -> str:
         "are a tie. Runs that were stopped are compared over the rows they share, and ranked if they got through half "
         "of them.",
         verdicts(runs),
+        log_losses(runs),
         "![error over rows](error_over_rows.png)",
         "![error against cost](error_against_cost.png)",
         "## RMSE of everyone",
