@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
         found[point] = list(track(runs, point, console=Console(stderr=True)))
         measures = [name for name in found[point][0] if name not in ("stream", "model")]
         rows = [[run["stream"], run["model"], *(f"{run[name]:.4g}" for name in measures)] for run in found[point]]
-        print(f"\n### {point}\n\n{table(['stream', 'model', *measures], rows)}")
+        print(table([point.replace("_", " "), "model", *measures], rows), end="\n\n")
     keep(options, "points", found)
     return 0
+
+
+HAS_LIGHTGBM = find_spec("lightgbm") is not None  # without it there are our figures alone
 
 
 def through_lightgbm(X: Floats, y: Floats, seed: int, **settings: Any) -> Floats:
@@ -97,8 +101,9 @@ def counts(quick: bool, seed: int) -> Iterator[Figure]:
         models = {
             "streamboost, poisson": SGBRegressor("poisson", random_state=seed).learn(X, y),
             "streamboost, squares": SGBRegressor(random_state=seed).learn(X, y),
-            "LightGBM, poisson": through_lightgbm(X, y, seed, objective="poisson"),
         }
+        if HAS_LIGHTGBM:
+            models["LightGBM, poisson"] = through_lightgbm(X, y, seed, objective="poisson")
         for name, said in models.items():
             yield {"stream": make.__name__, "model": name, "deviance": deviance(said, y), "RMSE": rmse(said, y)}
 
@@ -136,7 +141,7 @@ def heavy_tails(quick: bool, seed: int) -> Iterator[Figure]:
         for loss in ("absolute_error", "huber", "squared_error"):
             said = SGBRegressor(loss, random_state=seed).learn(X, y)
             yield {"stream": make.__name__, "model": f"streamboost, {loss}", "MAE": float(np.mean(np.abs(said - y)))}
-        for loss in ("mae", "huber"):
+        for loss in ("mae", "huber") if HAS_LIGHTGBM else ():
             said = through_lightgbm(X, y, seed, objective=loss)
             yield {"stream": make.__name__, "model": f"LightGBM, {loss}", "MAE": float(np.mean(np.abs(said - y)))}
 
@@ -171,8 +176,9 @@ def wide(quick: bool, seed: int) -> Iterator[Figure]:
         SGBRegressor(random_state=seed).learn(X[:100], y[:100])  # compiled code is loaded before the clock starts
         models = {
             "streamboost": lambda: SGBRegressor(random_state=seed).learn(X, y),  # noqa: B023
-            "LightGBM": lambda: through_lightgbm(X, y, seed),  # noqa: B023
         }
+        if HAS_LIGHTGBM:
+            models["LightGBM"] = lambda: through_lightgbm(X, y, seed)  # noqa: B023
         for name, learn in models.items():
             before = time.process_time()
             said = learn()
@@ -215,15 +221,17 @@ def spike(n: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
 
 
 def extrapolation(quick: bool, seed: int) -> Iterator[Figure]:
-    import lightgbm
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     n = 1_000 if quick else 10_000
     makers: dict[str, Callable[[], Any]] = {
         "streamboost, partial_fit": lambda: SGBRegressor(random_state=seed),
         "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
-        "LightGBM": lambda: lightgbm.LGBMRegressor(n_jobs=1, random_state=seed, verbose=-1),
     }
+    if HAS_LIGHTGBM:
+        import lightgbm
+
+        makers["LightGBM"] = lambda: lightgbm.LGBMRegressor(n_jobs=1, random_state=seed, verbose=-1)
     for make in (shuffled_time, row_number, spike):
         (X, y), (asked, right) = make(n, np.random.default_rng(seed))
         for name, maker in makers.items():
