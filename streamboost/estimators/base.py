@@ -32,6 +32,7 @@ from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
+from streamboost.estimators.undo import Undo, is_needed
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -153,7 +154,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
-        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared.
+        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. Whatever is
+        raised, but for an interrupt, the model is then what it was before.
         """
         return self.predict_from_scores(self._learn_prepared(prepared))
 
@@ -273,11 +275,20 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
                 other = "a model that knew other columns or classes than this one does now"
                 raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
-            if prepared.encoder is not encoder:
-                self._commit_schema(prepared)
-            if prepared.targets.labels is None:
-                return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
-            return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+            n, committee = len(prepared.weight), prepared.committee
+            is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
+            needs_undo = not is_known or is_needed(committee, n)
+            undo = Undo(self, committee, n, is_known=is_known) if needs_undo else None
+            try:
+                if prepared.encoder is not encoder:
+                    self._commit_schema(prepared)
+                if prepared.targets.labels is None:
+                    return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
+                return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+            except Exception:  # an interrupt comes between whole rows, which stay learned
+                if undo is not None:
+                    undo.restore(self)
+                raise
         finally:
             critical_section.leave(self, section)
 

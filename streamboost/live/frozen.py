@@ -36,6 +36,7 @@ class FrozenModel:
 
     n_pending = n_early = n_expired = n_quarantined = journal_length = 0
     last_checkpoint_error: str | None = None
+    is_inconsistent = False
     max_columns: int | None = None
     max_classes: int | None = None
     on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None

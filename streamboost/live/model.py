@@ -241,7 +241,8 @@ class LiveModel(PendingRows):
             prepared = model.prepare(X, y)
         with self._journal.transaction() as changes:
             if len(valid.y):
-                entry = changes.add_entry("learn", rows, origin={"ids": [id for id in ids if id is not None]})
+                requests = [[id, one.rows] for one, id in zip(promised, ids, strict=True) if one.rows]
+                entry = changes.add_entry("learn", rows, origin={"requests": requests})
                 self._written.append((entry, y, prepared))
             for one, table, id in zip(promised, tables, ids, strict=True):
                 if one.reasons:
@@ -256,7 +257,7 @@ class LiveModel(PendingRows):
         """Learn rows that were written down."""
         batches, refused = self._learn_written()
         self._tidy()
-        return results.complete_results(promised, batches[0] if batches else None, refused[0][1] if refused else "")
+        return results.complete_results(promised, batches[0] if batches else None, refused[0][1] if refused else {})
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -284,8 +285,8 @@ class LiveModel(PendingRows):
                     changes.add_id(id, "label", results.pack_answer(counts))
             batches, refused = self._learn_written()
             self._tidy()
-        for entry, reason in refused:
-            counts = results.without_labels(counts, entry.kind, entry.origin["places"], reason)
+        for entry, reasons in refused:
+            counts = results.without_labels(counts, entry, reasons)
         batches = [batch for batch in batches if batch.kind == "label"]
         if not batches:
             return Labelled(**counts, repeated=False)

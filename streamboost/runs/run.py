@@ -455,8 +455,8 @@ class Run:
         """Predict and learn rows; quarantine those that the model refuses, each by itself."""
         try:
             return y, predict_then_learn(self.model, X, y), numbers
-        except (TypeError, ValueError) as error:
-            if self.options.strict:
+        except Exception as error:
+            if self.options.strict or not self._is_of_rows(error):
                 raise
             refusal = error
         kept, predicted, refused = [], [], {}
@@ -464,12 +464,20 @@ class Run:
             try:
                 predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
-            except (TypeError, ValueError) as error:
+            except Exception as error:
+                if not self._is_of_rows(error):
+                    raise
                 refused[row] = str(error)
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
         self._quarantine_refused(X, y, numbers, refused)
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
+
+    def _is_of_rows(self, error: Exception) -> bool:
+        """Return whether an error tells of rows, before which the model stands, and not of the machine it runs on."""
+        if hasattr(self.model, "attach"):  # it lives elsewhere, and may be lost there
+            return isinstance(error, (TypeError, ValueError))
+        return not isinstance(error, (OSError, MemoryError, Interrupted))
 
     def _quarantine_refused(self, X: Any, y: NDArray[Any], numbers: NDArray[Any], reasons: Mapping[int, str]) -> None:
         """Quarantine rows that the model refuses, each asked by itself."""

@@ -184,6 +184,10 @@ class Writer:
             self._note_change()
             if not self.published.is_ready and hasattr(self.live.model, "committee_"):
                 self._publish()  # the first: whoever is told that rows are learned may ask next
+        if self.live.is_inconsistent:  # it is mended before the next request, or stays as it is
+            self.failures["model"] = "learning broke off, and the model is behind its journal"
+        else:
+            self.failures.pop("model", None)
         for job, result in zip(jobs, results, strict=True):
             (job.done.set_exception if isinstance(result, BaseException) else job.done.set_result)(result)
 

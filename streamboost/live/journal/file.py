@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.live.journal.records import Damaged, Entry, PackedRow, read_table, unsealed
+from streamboost.live.journal.records import Damaged, Entry, PackedRow, read_refusal, read_table, unsealed
 from streamboost.live.journal.transactions import Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
@@ -178,7 +178,7 @@ class Journal:
                     raise Damaged(f"entry {after} is missing")
                 table = read_table(unsealed(rows, f"entry {number}"))
             first, origin = (None if text is None else json.loads(text) for text in (first, origin))
-            yield Entry(number, kind, table, first, refused, origin)
+            yield Entry(number, kind, table, first, read_refusal(refused), origin)
 
     def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
         """Let rows wait for their labels, unless a request with this id was answered before."""
