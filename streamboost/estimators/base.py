@@ -70,6 +70,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
+    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
+    max_classes: int = 1_000  # likewise
 
     @refuse_unknown
     def __init__(
@@ -164,6 +166,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder, _, committee = self._known(after)
         encoded = self._encode(X, "array", encoder, known_only=False)
         if committee is not None and encoded.encoder is not encoder:
+            self._check_size(encoded.encoder, None)
             self._check_schema(encoded.encoder, committee, committee.loss.n_outputs)
 
     def _known(self, after: Prepared | None) -> tuple[Encoder, Labels | None, Committee | None]:
@@ -231,6 +234,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 committee.set_categorical(categories, grown.max_categories + 1)
             committee.allocate(width, committee.loss.n_targets)  # which may tell that options do not fit these rows
         if grown is not encoder or targets.labels is not labels:
+            if not is_first:
+                self._check_size(grown, targets.labels)
             self._check_schema(grown, committee, self._n_outputs(targets, committee.loss))
         prepared = Prepared(rows, targets, weight, committee, grown, (None, None) if is_first else (encoder, labels))
         if is_first:
@@ -356,6 +361,18 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if is_frame or not (speaks_arrow or isinstance(X, list) or getattr(getattr(X, "dtype", None), "names", None)):
             named = _FrameNames(X) if ASKS_BY_PROTOCOL and library == "polars" else X
             validate_data(self if is_known else BaseEstimator(), named, reset=not is_known, skip_check_array=True)
+
+    def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
+        """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        n_classes = 0 if labels is None else len(labels)
+        for what, n, most in (
+            ("columns", encoder.n_features, self.max_columns),
+            ("classes", n_classes, self.max_classes),
+        ):
+            if n > most:
+                told = f"the model would have {n:,} {what}, expected at most {most:,}"
+                way_out = f"Are their names data? If all are meant, set max_{what} of the model."
+                raise ValueError(f"{told} beyond those of its first rows. {way_out}")
 
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""

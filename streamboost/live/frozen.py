@@ -39,6 +39,7 @@ class FrozenModel:
     is_inconsistent = False
     max_columns: int | None = None
     max_classes: int | None = None
+    max_column_classes: int | None = None
     on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None
 
     def __init__(self, path: str | PathLike[str], model: Any, target: str | None = None) -> None:

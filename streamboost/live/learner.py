@@ -40,6 +40,7 @@ class Learner:
 
     max_columns: int | None = None
     max_classes: int | None = None
+    max_column_classes: int | None = None
     correct_within: float  # seconds in which labels may be corrected, or wait for their rows
     clock: Callable[[], float]
 
@@ -124,7 +125,9 @@ class Learner:
     @property
     def bounds(self) -> Bounds:
         """How large the model may grow."""
-        return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
+        if self.task == "regression":
+            return Bounds(self.max_columns, None)
+        return Bounds(self.max_columns, self.max_classes, self.max_column_classes)
 
     # Learning.
 

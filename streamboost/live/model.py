@@ -231,9 +231,8 @@ class LiveModel(PendingRows):
         promised = results.split_results(valid, [table.num_rows for table in tables])
         if len(valid.y):
             bounds, model, names = self.bounds, self.model, valid.X.column_names
-            too_many = bounds.why_not_columns(request_checks.known_columns(model), names)
-            if too_many is None and bounds.classes is not None:
-                too_many = bounds.why_not_classes(request_checks.known_classes(model), valid.y.tolist())
+            columns, classes = request_checks.known_columns(model), request_checks.known_classes(model)
+            too_many = bounds.why_not(columns, names, classes, valid.y.tolist())
             if too_many is not None:
                 raise ValueError(too_many)
             rows = request_checks.plain(valid.X).append_column(self.target, pa.array(valid.y))

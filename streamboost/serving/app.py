@@ -73,6 +73,7 @@ def create_app(
     limits, feed = limits or Limits(), feed or Feed()
     live.max_columns = min(limits.columns, live.max_columns or limits.columns)
     live.max_classes = min(limits.classes, live.max_classes or limits.classes)
+    live.max_column_classes = min(limits.column_classes, live.max_column_classes or limits.column_classes)
     handlers = Handlers(live, feed, limits, live.on_learned)
     monitoring = handlers.monitoring
     learn, label = (partial(handlers.learn, parse=parse) for parse in (handlers.rows_to_learn, handlers.labels_to_take))

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 SMALL_BYTES = 65_536  # a body that is read and answered at once, without a thread
 SMALL_ROWS = 16
+SMALL_CELLS = 4096  # of an answer that is written at once
 THREADS = 2
 logger = logging.getLogger(__name__)
 
@@ -59,24 +61,35 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             rows, id, keys = await self._call(len(body) <= SMALL_BYTES, self._rows_to_predict, request, is_arrow, body)
-            if keys:
-                self._check_learns()
-            copy, n = self.writer.published, len(rows)
-            if copy.is_ready:
-                found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
-            elif keys:
-                found = Predicted([None] * n)
-            else:
-                told = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
-                raise Refused(409, told)
-            if keys:
-                await self._call(False, self._remember, keys, rows, found, id)
+            with self.in_flight.holding(_held_bytes(rows)):
+                return await self._predict(request, rows, id, keys)
+
+    async def _predict(self, request: Request, rows: Any, id: str | None, keys: Sequence[str]) -> Response:
+        if keys:
+            self._check_learns()
+        copy, n, is_arrow = self.writer.published, len(rows), not isinstance(rows, list)
+        n_classes = copy.n_classes
+        if n * n_classes > self.limits.answer_cells:
+            asked = f"{n:,} rows with {n_classes:,} classes each are {n * n_classes:,} probabilities"
+            told = f"expected at most {self.limits.answer_cells:,}. Send fewer rows at a time."
+            raise Refused(413, f"{asked}, {told}")
+        if copy.is_ready:
+            found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
+        elif keys:
+            found = Predicted([None] * n)
+        else:
+            told = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
+            raise Refused(409, told)
+        if keys:
+            await self._call(False, self._remember, keys, rows, found, id)
         self.monitoring.predicted.inc(n)
         names = rows.column_names if is_arrow else {name for row in rows for name in row}
         unknown = [name for name in names if name not in copy.columns] if copy.is_ready else []
+        is_small = n * max(n_classes, 1) <= SMALL_CELLS  # else others would wait while it is written
         if ARROW_TYPE in request.headers.get("accept", "").lower():
-            return Response(responses.predictions_arrow(found, copy, unknown), media_type=ARROW_TYPE)
-        return json_response(responses.predictions_json(found, copy, unknown))
+            body = await self._call(is_small, responses.predictions_arrow, found, copy, unknown)
+            return Response(body, media_type=ARROW_TYPE)
+        return await self._call(is_small, lambda: json_response(responses.predictions_json(found, copy, unknown)))
 
     def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         limits, columns, kinds = self.limits, self.writer.published.columns, self.writer.published.kinds
@@ -125,11 +138,12 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
-            if parsed.keys:
-                done = self.writer.submit(partial(self._take_labels, parsed))
-            else:
-                done = self.writer.submit(None, parsed, len(parsed.rows))
-            return json_response(await asyncio.wrap_future(done))
+            with self.in_flight.holding(_held_bytes(parsed.rows)):
+                if parsed.keys:
+                    done = self.writer.submit(partial(self._take_labels, parsed))
+                else:
+                    done = self.writer.submit(None, parsed, len(parsed.rows))
+                return json_response(await asyncio.wrap_future(done))
 
     def _check_learns(self) -> None:
         """Refuse what a frozen model cannot do."""
@@ -224,6 +238,11 @@ class Handlers:
             raise Refused(422, str(error)) from None
         self.writer.failures.pop("disk", None)
         return done
+
+
+def _held_bytes(rows: Any) -> int:
+    """Return how many bytes a body has become, beside its own, where that may be far more."""
+    return arrow_bodies.decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
 
 
 def _is_arrow(request: Request) -> bool:

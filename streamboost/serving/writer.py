@@ -52,6 +52,7 @@ class ModelCopy:
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
         self.rows, self.number, self.time = rows, number, time
         self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
+        self.n_classes = len(getattr(model, "labels_", ()))
         self.columns, self.kinds = known_columns(model), column_kinds(model)
         if not self.is_ready:
             self.model, self.about = copy.deepcopy(model), dict[str, Any]()
