@@ -205,7 +205,7 @@ class Run:
             if not options.strict and getattr(reader, "on_bad", None) == "raise":
                 self._borrow(reader, "on_bad", self._hold_bad)
             if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
-                self._borrow(reader, "stop", lambda: self._stopping)
+                self._borrow(reader, "stop", self._is_to_end)
 
     def _borrow(self, reader: Any, name: str, value: Any) -> None:
         """Replace an attribute of a source until the run is closed."""
@@ -296,6 +296,16 @@ class Run:
     def stop(self) -> None:
         """End after the chunk at hand; may be called from a signal handler."""
         self._stopping = True
+
+    def _is_to_end(self) -> bool:
+        """Tell a source that waits for rows whether the run is to end; meanwhile, a checkpoint may be due."""
+        if self.is_waiting and not self._stopping and self.rows_read > self._saved[0] and self._is_checkpoint_due():
+            self.is_waiting = False  # a signal ends the run after the checkpoint, not in the middle of it
+            try:
+                self.checkpoint()
+            finally:
+                self.is_waiting = True
+        return self._stopping
 
     def _hold_bad(self, bad: BadRow) -> None:
         """Keep a row that the source cannot read; one too many ends the run, though no good row may come any more."""
