@@ -37,6 +37,7 @@ class FrozenModel:
     n_pending = n_early = n_expired = n_quarantined = journal_length = 0
     last_checkpoint_error: str | None = None
     is_inconsistent = False
+    default = None
     max_columns: int | None = None
     max_classes: int | None = None
     max_column_classes: int | None = None

@@ -121,6 +121,10 @@ def complete_results(
     return completed
 
 
+class IdTaken(ValueError):
+    """The id of a request is that of an earlier one that brought something else."""
+
+
 # Answers to requests, kept with their ids, and changed if the model did not take what was promised.
 
 
@@ -149,7 +153,7 @@ def without_rows(answer: Answer, refused: Mapping[int, str]) -> Answer:
     n = answer["rows"] + answer["quarantined"]
     good = [place for place in range(n) if place not in answer["reasons"]]
     reasons = answer["reasons"] | {good[row]: reason for row, reason in refused.items() if row < len(good)}
-    return {"rows": n - len(reasons), "quarantined": len(reasons), "reasons": dict(sorted(reasons.items()))}
+    return {**answer, "rows": n - len(reasons), "quarantined": len(reasons), "reasons": dict(sorted(reasons.items()))}
 
 
 def revert(changes: Transaction, entry: Entry, refused: Mapping[int, str]) -> None:

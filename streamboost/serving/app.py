@@ -102,6 +102,7 @@ def create_app(
             feed.disconnect()
             handlers.threads.shutdown()
 
+    backend = TokenBackend(tokens)
     app = Starlette(
         routes=[
             Route("/predict", requires("predict")(handlers.predict), methods=["POST"]),
@@ -118,8 +119,16 @@ def create_app(
             file,  # scripts and styles are no secret
         ],
         middleware=[
-            Middleware(RequestMiddleware, PATHS, monitoring.observe, limits.connections, hosts),
-            Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
+            Middleware(
+                RequestMiddleware,
+                PATHS,
+                monitoring.observe,
+                limits.connections,
+                hosts,
+                backend.knows,
+                limits.event_streams,
+            ),
+            Middleware(AuthenticationMiddleware, backend=backend),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},
         lifespan=lifespan,
@@ -130,7 +139,7 @@ def create_app(
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 403:  # as `requires` has it
+    if error.status_code == 403 and not isinstance(error, Refused):  # as `requires` has it
         return no_access(request)
     sentence = error.detail
     if not isinstance(error, Refused):

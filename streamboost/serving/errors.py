@@ -38,8 +38,8 @@ class Limits:
         Of such a head (65,536).
     waiting : int
         Requests to learn that wait for the writer (256).
-    connections : int
-        Open at a time (1,000).
+    connections, event_streams : int
+        Open at a time (1,000), half of them for known tokens alone; of them, pages that watch (100).
 
     Examples
     --------
@@ -65,6 +65,7 @@ class Limits:
     header_bytes: int = 65_536
     waiting: int = 256
     connections: int = 1_000
+    event_streams: int = 100
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -19,10 +19,11 @@ from starlette.responses import Response
 from streamboost.dashboard import Feed
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.live import FrozenModel, Labelled, Learned, LiveModel, NotTogether
+from streamboost.live import FrozenModel, IdTaken, Labelled, Learned, LiveModel, NotTogether
 from streamboost.runs.guard import brief
 from streamboost.serving import arrow_bodies, json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.auth import owned_id
 from streamboost.serving.errors import RETRY, Limits, Refused
 from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body, take_id, take_parameter
 from streamboost.serving.monitoring import Monitoring, ScoreKeeper
@@ -67,6 +68,10 @@ class Handlers:
     async def _predict(self, request: Request, rows: Any, id: str | None, keys: Sequence[str]) -> Response:
         if keys:
             self._check_learns()
+            if self.live.default is not None and "learn" not in request.auth.scopes:
+                told = f"rows with keys are learned as {self.live.default!r} here unless a label comes"
+                raise Refused(403, f"{told}, and the token may not learn. Send them without keys, or a token that may.")
+            id = owned_id(request, id)
         copy, n, is_arrow = self.writer.published, len(rows), not isinstance(rows, list)
         n_classes = copy.n_classes
         if n * n_classes > self.limits.answer_cells:
@@ -138,6 +143,7 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
+            parsed = parsed._replace(id=owned_id(request, parsed.id))
             with self.in_flight.holding(_held_bytes(parsed.rows)):
                 if parsed.keys:
                     done = self.writer.submit(partial(self._take_labels, parsed))
@@ -234,6 +240,8 @@ class Handlers:
             self.writer.failures["disk"] = str(error)
             told = "so nothing was taken. Look after the disk, and send it again."
             raise Refused(503, f"it could not be written down ({error}), {told}", RETRY) from None
+        except IdTaken as error:
+            raise Refused(409, str(error)) from None
         except (TypeError, ValueError) as error:
             raise Refused(422, str(error)) from None
         self.writer.failures.pop("disk", None)

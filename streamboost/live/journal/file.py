@@ -180,10 +180,11 @@ class Journal:
             first, origin = (None if text is None else json.loads(text) for text in (first, origin))
             yield Entry(number, kind, table, first, read_refusal(refused), origin)
 
-    def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
+    def put(self, rows: Sequence[PackedRow], id: str | None = None, fingerprint: str | None = None) -> None:
         """Let rows wait for their labels, unless a request with this id was answered before."""
         with self.transaction() as changes:
-            if id is None or changes.add_id(id, "remember", {}):
+            answer = {} if fingerprint is None else {"fingerprint": fingerprint}
+            if id is None or changes.add_id(id, "remember", answer):
                 changes.put(rows)
             changes.drop_oldest(changes.n("waiting") - 2 * self.limit)
 
