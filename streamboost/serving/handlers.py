@@ -238,8 +238,7 @@ class Handlers:
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
-            told = "so nothing was taken. Look after the disk, and send it again."
-            raise Refused(503, f"it could not be written down ({error}), {told}", RETRY) from None
+            raise Refused(503, f"it could not be written down: {error}", RETRY) from None
         except IdTaken as error:
             raise Refused(409, str(error)) from None
         except (TypeError, ValueError) as error:

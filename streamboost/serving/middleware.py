@@ -27,8 +27,8 @@ SECURITY = {
 class RequestMiddleware:
     """Limits how many requests are open, refuses other hosts and sites, adds headers, and times requests.
 
-    Half of these are for requests whose ``Authorization`` header is good, as ``knows`` tells (any, by default); more are
-    for ``/healthz`` alone. ``/events``, which stay open, may be ``event_streams`` (100) at a time.
+    Half of these are for requests whose ``Authorization`` header is good, as ``knows`` tells (by default any is), and a
+    few more for ``/healthz`` alone. ``/events``, which stay open, may be ``event_streams`` (100) at a time.
 
     ``observe`` is called after every request with its path (one of ``routes``, or "other"), its status and its seconds;
     ``hosts`` are the names this server answers to, without port, IPv6 addresses in brackets, or None for all.
