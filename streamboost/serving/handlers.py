@@ -26,7 +26,7 @@ from streamboost.serving.arrow_bodies import ARROW_TYPE
 from streamboost.serving.auth import owned_id
 from streamboost.serving.errors import RETRY, Limits, Refused
 from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body, take_id, take_parameter
-from streamboost.serving.monitoring import Monitoring, ScoreKeeper
+from streamboost.serving.monitoring import Monitoring, ScoreKeeper, without_paths
 from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
 
@@ -238,7 +238,8 @@ class Handlers:
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
-            raise Refused(503, f"it could not be written down: {error}", RETRY) from None
+            told = without_paths(str(error), self.live.directory)
+            raise Refused(503, f"it could not be written down: {told}", RETRY) from None
         except IdTaken as error:
             raise Refused(409, str(error)) from None
         except (TypeError, ValueError) as error:
