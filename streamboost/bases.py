@@ -20,6 +20,7 @@ from streamboost.features.standardizer import Standardizer
 from streamboost.kernels import bases as base_kernels
 from streamboost.kernels import linear as kernels
 from streamboost.losses import Loss, Scale, Squared
+from streamboost.persistence.array_specs import ArraySpec
 
 WIDEST = 200  # columns for which the covariance of all pairs is kept
 OPENING_ROWS = 64  # how many rows it takes to know where a constant should stand
@@ -222,6 +223,24 @@ class Linear(Base):
         scores = np.empty((len(X), self.weights.shape[1]))
         base_kernels.base_scores(X, self.line, self._cat_at, scores)
         return scores + known if (known := self.known(X)) is not None else scores
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be."""
+        if "inputs" not in self.__dict__:
+            return {}
+        p, m = self.weights.shape
+        effects = ArraySpec("f8", (len(self.categorical), None, m))
+        columns = ("center", "inverse", "low", "high", "inputs.count", "inputs.mean", "inputs.m2")
+        return {
+            **dict.fromkeys(columns, ArraySpec("f8", (p - 1,))),
+            "weights": ArraySpec("f8", (p, m)),
+            "squares": ArraySpec("f8", (p, m)),
+            "covariance": ArraySpec("f8", (p, p)),
+            "categorical": ArraySpec(self.categorical.dtype.str, (None,), 0, p - 1),
+            "effects": effects,
+            "effect_sizes": effects._replace(shape=self.effects.shape),
+            "signs": ArraySpec("i1", (p - 1 if len(self.signs) else 0,), -1, 2),
+        }
 
     def known(self, X: FloatArray) -> FloatArray | None:
         """What is added to the line from elsewhere, (n, m); None for nothing."""

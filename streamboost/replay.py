@@ -18,6 +18,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.features.binning import Bins
 from streamboost.kernels.layout import AT, FILL, SEEN, WAITED, WARM
 from streamboost.kernels.replay import interval
+from streamboost.persistence.array_specs import ArraySpec
 from streamboost.stacks.base import LeafIds, Stack
 
 NEVER = 1 << 62  # more rows than will come
@@ -112,6 +113,22 @@ class Replay:
         self.n_turns = 0  # how many turns there were in all
         self.is_stale = False  # whether rows are coded by cut points of before
         self.sleeps = False  # whether nobody is to be fitted to the rows for now, which therefore are not coded
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be, beside what the booster says of them."""
+        if "counts" not in self.__dict__:
+            return {}
+        room = len(self._weight)
+        if room and not (0 <= self.fill <= room and 0 <= self.counts[AT] < room and min(self.turn, self.binned) >= 0):
+            raise ValueError(f"{self.fill} rows are held, the next at {self.counts[AT]}, with room for {room}")
+        if room and self.window is not None and not self.is_carried and room != self.window:
+            raise ValueError(f"there is room for {room} rows of {self.window}")
+        return {
+            "_weight": ArraySpec("f8", (room,)),
+            "_y": ArraySpec("f8", (room, None)),
+            "_codes": ArraySpec("u1", (None, room), 0, None if self._bins is None else self.bins.n_bins + 1),
+            "counts": ArraySpec("i8", (6,), 0),
+        }
 
     _carried: FloatArray | None = None  # of those of older files, none
     n_turns, is_stale, sleeps = 0, False, False

@@ -1,15 +1,13 @@
 """The booster: base, stack, descent and loss put together. Here Algorithms 1, 2 and 3 of the paper come to life.
 
-======================================  =============================================================
-Algorithm 1 and 2, line                 here
-======================================  =============================================================
-4   receive x, y⁰ = y₀                  ``y0 = base.predict(X)``
+======================================  ======================================================Algorithm 1 and 2, line                 here
+======================================  ======================================================4   receive x, y⁰ = y₀                  ``y0 = base.predict(X)``
 6   yⁱ = Π(yⁱ⁻¹ − ηᵢ hᵢ(x))             ``walk = descent.walk(y0, h, eta)``
 8   predict yᴺ, or the mean of the yⁱ   ``descent.score(walk)``
 11  ∇ᵢ = ∇ℓ(yⁱ⁻¹)                       ``targets = descent.targets(walk, h, loss, y)``
 12  feed ‖∇ᵢ − hᵢ(x)‖² to learner i     ``stack.learn(X, targets, weight)``
 16  h̄ᵢ = (1/T) Σ_t hᵢᵗ; Algorithm 3     ``iterate="average"``
-======================================  =============================================================
+======================================  ======================================================
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ from streamboost.kernels.layout import SAMPLED, WAITED
 from streamboost.kernels.losses import LEAST_CURVATURE
 from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
+from streamboost.persistence.array_specs import ArraySpec
 from streamboost.replay import NEVER, Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
@@ -246,6 +245,54 @@ class Booster(BoostedModel):
             twin.past.kept = [light[id(past.stack)]._replace(eta=past.eta) for past in self.past.kept]
         twin.opening = np.zeros_like(self.opening)  # the scale is known; what told it is forgotten
         return twin
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays of its parts have to be to fit each other."""
+        Booster(self.loss, self.descent, self.stack, replay=None, iterate=self.iterate, update_mode=self.update_mode)
+        if not self.is_open:
+            return {}
+        N, d, m, k = self.stack.n_learners, self.stack.n_features, self.loss.n_outputs, self.loss.n_targets
+        if self.stack.n_outputs != m:
+            raise ValueError(f"the stack has {self.stack.n_outputs} outputs and the loss {m}")
+        if type(self.edges.decay) is not float or not 0.0 <= self.edges.decay <= 1.0:
+            raise ValueError(f"edges.decay is {self.edges.decay!r}, expected a number from 0 to 1")
+        learners = dict.fromkeys(("eta", "edges.residual_ss", "edges.target_ss"), ArraySpec("f8", (N,)))
+        specs = {
+            **learners,
+            "edges.recent_sums": ArraySpec("f8", (N, 2)),
+            "opening": ArraySpec("f8", (None, k + 1)),
+            "origin": ArraySpec("f8", (k,)),
+            "base.weights": ArraySpec("f8", (d + 1, m)),
+            "base.y0": ArraySpec("f8", (m,)),
+        }
+        if self.replay is None:
+            return specs
+        room, n_leaves = len(self.replay._weight), 2 ** getattr(self.stack, "max_depth", 16)
+        if not room and self.is_frozen is not True:
+            raise ValueError("there is no room for rows, but it is not frozen")
+        if self.replay.turn > N or (self.rests and room and self.replay._carried is None):
+            raise ValueError(f"the turn of learner {self.replay.turn} of {N} is next")
+        if (self.replay._bins is None) != (self.stack.n_bins == 0):
+            raise ValueError("the stack has bins where the memory has none, or the other way about")
+        refit = self.refit
+        if refit is not None and not (
+            0 <= refit.learner < N and 0 <= refit.done <= refit.n_rows <= self.replay.fill and refit.interval > 0
+            and 0 <= refit.gone <= room and refit.n_gone >= 0 and 2**refit.tree.max_depth == n_leaves
+            and (refit.tree.n_learners, refit.tree.n_features, refit.tree.n_outputs) == (1, d, m)
+        ):  # fmt: skip
+            raise ValueError("the refit at hand is of other learners or other rows")
+        return specs | {
+            "replay._X": ArraySpec("f8", (room, d)),
+            "replay._y": ArraySpec("f8", (room, k)),
+            "replay._carried": ArraySpec("f8", (room, m)),
+            "replay._recorded": ArraySpec("f8", (room, N, m)),
+            "replay._leaf_ids": ArraySpec("u2", (room, N), 0, n_leaves),
+            "replay._codes": ArraySpec("u1", (d, room)),
+            "replay._bins.edges": ArraySpec("f8", (0 if self.is_frozen else d, self.stack.n_bins - 1)),
+            "refit.leaf_ids": ArraySpec("u2", (None if refit is None else refit.n_rows,), 0, n_leaves),
+            "refit.sums": ArraySpec("f8", (n_leaves, 2 * m + 1)),
+            "refit.cut": ArraySpec("u1", (n_leaves - 1,)),
+        }
 
     # Learning: Alg. 1, lines 9 to 14; Alg. 2, lines 9 to 16.
 

@@ -24,6 +24,7 @@ from streamboost.boosting.model import BoostedModel
 from streamboost.descents import GradientDescent
 from streamboost.kernels.linear import running_means
 from streamboost.losses import Loss
+from streamboost.persistence.array_specs import ArraySpec
 
 STEPS = (0,)  # the partial sums that are experts, beside the last of each booster: the base alone
 
@@ -148,6 +149,21 @@ class Committee(BoostedModel):
         self.hedge.open(self.loss)
         self.is_open = True
         self.set_categorical(self.categorical, self.n_levels)
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what arrays that speak of several boosters have to be."""
+        E, sizes = len(self.hedge.experts), np.array([booster.stack.n_learners for booster in self.boosters])
+        which, steps = self.hedge.experts.T
+        if E and self.readout == "hedge" and (which.max() >= len(sizes) or (steps > sizes[which]).any()):
+            raise ValueError("the hedge has experts that no booster has")
+        shapes = {(b.stack.n_features, b.stack.n_outputs, type(b.loss)) for b in self.boosters}
+        if len(shapes) > 1:
+            raise ValueError(f"the boosters are of different columns or outputs: {shapes}")
+        if any(booster.is_frozen is not self.is_frozen for booster in self.boosters):
+            raise ValueError("some boosters are frozen and some are not")
+        if self.drift_replacement is not None and not (self.paired_test[:2] < E).all():
+            raise ValueError(f"a paired test is of experts {self.paired_test[:2].tolist()}, of which there are {E}")
+        return {"drift_replacement.paired_test": ArraySpec("f8", (6,))}
 
     def _fit(self, n_features: int | None = None, n_outputs: int | None = None) -> bool:
         """Shrink to fit the memory limit with so many columns and outputs, and say so; return whether it was needed."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from streamboost._types import FloatArray, IntArray
 from streamboost.boosting.combining import NO_COMBINATION, Combination
+from streamboost.kernels.combining import OWN
 from streamboost.kernels.hedge import (
     FAR_OFF,
     LOG_SHARE,
@@ -28,6 +29,7 @@ from streamboost.kernels.hedge import (
 )
 from streamboost.kernels.losses import HINGE, LOGISTIC, SOFTMAX
 from streamboost.losses import Hinge, Logistic, Loss, Softmax
+from streamboost.persistence.array_specs import ArraySpec
 
 HALF_LIVES = (25.0, 100.0, 400.0, 2000.0)
 META_HALF_LIFE = 200.0
@@ -92,6 +94,29 @@ class Hedge:
         self.class_counts = np.full(n_classes(loss), BEGINNING)
         if loss.temperature_scale:
             self.temperature_scale[:] = np.array([CAUTION, 1.0]) * (loss.temperature_scale / loss.n_outputs)
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be."""
+        E, V, m = len(self.experts), len(self.decays), len(self.combination.residual_ss) - 1
+        n = len(self.combination.coefficients)
+        if n not in (0, E + OWN):
+            raise ValueError(f"there are {n} coefficients of {E} experts")
+        table = ArraySpec("f8", (V, max(self.losses.shape[1], E, V - 1)))
+        return {
+            "experts": ArraySpec("i8", (E, 2), 0),
+            "decays": ArraySpec("f8", (V,)),
+            "temperature_scale": ArraySpec("f8", (2,)),
+            "seen": ArraySpec("f8", (V,)),
+            "losses": table,
+            "posterior": table,
+            "weights": ArraySpec("f8", (E,)),
+            "class_counts": ArraySpec("f8", (None,), 0),
+            "combination.coefficients": ArraySpec("f8", (n,)),
+            "combination.pull": ArraySpec("f8", (n,)),
+            "combination.curvature": ArraySpec("f8", (n, n)),
+            "combination.residual_ss": ArraySpec("f8", (m + 1,)),
+            "combination.target_range": ArraySpec("f8", (2, m if self.combination.target_range.size else 0)),
+        }
 
     @property
     def arrays(self) -> Hedging:

@@ -17,6 +17,7 @@ from streamboost.boosting.loops import choose
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
+from streamboost.persistence.array_specs import check_model
 from streamboost.persistence.object_graph import make_writable
 from streamboost.stacks.base import Stack
 
@@ -157,3 +158,4 @@ class BoostedModel(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(make_writable(state))
+        check_model(self)

@@ -32,6 +32,7 @@ from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
+from streamboost.estimators.undo import Undo, is_needed
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -81,6 +82,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
+    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
+    max_classes: int = 1_000  # likewise
 
     @refuse_unknown
     def __init__(
@@ -165,7 +168,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
-        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared.
+        A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. Whatever is
+        raised, but for an interrupt, the model is then what it was before.
         """
         return self.predict_from_scores(self._learn_prepared(prepared))
 
@@ -174,6 +178,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder, _, committee = self._known(after)
         encoded = self._encode(X, "array", encoder, known_only=False)
         if committee is not None and encoded.encoder is not encoder:
+            self._check_size(encoded.encoder, None)
             self._check_schema(encoded.encoder, committee, committee.loss.n_outputs)
 
     def _known(self, after: Prepared | None) -> tuple[Encoder, Labels | None, Committee | None]:
@@ -241,6 +246,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 committee.set_categorical(categories, _room_for_levels(grown))
             committee.allocate(width, committee.loss.n_targets)  # which may tell that options do not fit these rows
         if grown is not encoder or targets.labels is not labels:
+            if not is_first:
+                self._check_size(grown, targets.labels)
             self._check_schema(grown, committee, self._n_outputs(targets, committee.loss))
         prepared = Prepared(rows, targets, weight, committee, grown, (None, None) if is_first else (encoder, labels))
         if is_first:
@@ -285,11 +292,20 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if encoder is not own.get("encoder_") or labels is not own.get("labels_") or is_taken:
                 other = "a model that knew other columns or classes than this one does now"
                 raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
-            if prepared.encoder is not encoder:
-                self._commit_schema(prepared)
-            if prepared.targets.labels is None:
-                return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
-            return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+            n, committee = len(prepared.weight), prepared.committee
+            is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
+            needs_undo = not is_known or is_needed(committee, n)
+            undo = Undo(self, committee, n, is_known=is_known) if needs_undo else None
+            try:
+                if prepared.encoder is not encoder:
+                    self._commit_schema(prepared)
+                if prepared.targets.labels is None:
+                    return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
+                return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+            except Exception:  # an interrupt comes between whole rows, which stay learned
+                if undo is not None:
+                    undo.restore(self)
+                raise
         finally:
             critical_section.leave(self, section)
 
@@ -357,6 +373,18 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if is_frame or not (speaks_arrow or isinstance(X, list) or getattr(getattr(X, "dtype", None), "names", None)):
             named = _FrameNames(X) if ASKS_BY_PROTOCOL and library == "polars" else X
             validate_data(self if is_known else BaseEstimator(), named, reset=not is_known, skip_check_array=True)
+
+    def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
+        """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        n_classes = 0 if labels is None else len(labels)
+        for what, n, most in (
+            ("columns", encoder.n_features, self.max_columns),
+            ("classes", n_classes, self.max_classes),
+        ):
+            if n > most:
+                told = f"the model would have {n:,} {what}, expected at most {most:,}"
+                way_out = f"Are their names data? If all are meant, set max_{what} of the model."
+                raise ValueError(f"{told} beyond those of its first rows. {way_out}")
 
     def _check_schema(self, encoder: Encoder, committee: Committee, n_outputs: int) -> None:
         """Refuse columns, categories and classes that the committee cannot grow by."""

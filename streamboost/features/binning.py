@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streamboost._types import FloatArray, IntArray
 from streamboost.errors import refused
 from streamboost.kernels.binning import encode, place_edges
+from streamboost.persistence.array_specs import ArraySpec
 
 SAMPLE = 32  # rows for each bin that place the edges, of 64 bins or more
 LEVEL_BINS = 64  # of a categorical column at most: a set of them is the bits of one number
@@ -62,6 +63,17 @@ class Bins:
         self.categorical: IntArray = np.zeros(0, np.int32)  # (n_cat,), the columns that hold levels
         self.cat_at: IntArray = np.zeros(0, np.int32)  # (d,), the position of each column among these, or -1
         self.level_bins: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)  # (n_cat, n_levels); others are in other_bin
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be."""
+        d, n_cat = self.n_features, len(self.categorical)
+        return {
+            "edges": ArraySpec("f8", (d, self.n_bins - 1)),
+            "n_edges": ArraySpec("i8", (d,), 0, self.n_bins),
+            "categorical": ArraySpec("i4", (None,), 0, d),
+            "cat_at": ArraySpec("i4", (d,), -1, n_cat),
+            "level_bins": ArraySpec("u1", (n_cat, None), 0, self.n_bins),
+        }
 
     @property
     def other_bin(self) -> int:

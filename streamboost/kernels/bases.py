@@ -25,6 +25,7 @@ SHRINK = 2.0  # rows of 0 that the mean of a level begins with
 YOUNG = 256.0  # values of a column until which its coordinate follows the moments of what was seen
 MOVED = 0.1  # by how much of a deviation the mean, or the deviation itself, moves before a coordinate follows
 NARROW, NARROWING = 60.0, 1.5  # columns beyond which adaptive steps become shorter, and by which power of them
+WIDEST = 1e50  # times by which a deviation may have grown or shrunk for a line to be followed into it
 REACH = 0.1  # of the range seen: how far beyond it a line may be followed
 
 
@@ -175,7 +176,8 @@ def follow_moments(line: Line, slopes: Slopes) -> None:
         new = inverse_deviation(counts[j], line.mean[j], line.m2[j])
         if counts[j] >= youth and inverse[j] > 0.0 and new > 0.0:
             a, b = new / inverse[j], (center[j] - line.mean[j]) * new
-            change_coordinate(j, a, b, line.weights, slopes.covariance)
+            if 1.0 / WIDEST < a < WIDEST:
+                change_coordinate(j, a, b, line.weights, slopes.covariance)
         center[j], inverse[j] = line.mean[j], new
 
 

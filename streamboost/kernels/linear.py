@@ -16,14 +16,16 @@ Signs = NDArray[np.int8]
 
 BIAS_VARIANCE = 1e3  # the intercept is next to free: it should not be pulled towards 0
 NOISE = 1e-14  # of a mean: what rounding may make of a deviation
+LARGEST_INPUT = 1e100  # what a value counts as, at most: its square is a number still, and so is a sum of many such
 CLIP = 5.0  # standard deviations beyond which a value is cut off
 NO_SIGNS: Signs = np.zeros(0, np.int8)
 
 
 @compiled_inside
 def learn_moment(x: float, w: float, j: int, count: FloatArray, mean: FloatArray, m2: FloatArray) -> None:
-    """Take a value into the weighted running moments of column j, NaN passed over."""
+    """Take a value into the weighted running moments of column j, NaN passed over; they stay finite for any number."""
     if x == x:
+        x = min(max(x, -LARGEST_INPUT), LARGEST_INPUT)
         count[j] += w
         away = x - mean[j]
         mean[j] += away * (w / count[j])

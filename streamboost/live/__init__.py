@@ -14,6 +14,6 @@ written down, so the clock plays no part in this.
 
 from streamboost.live.frozen import FrozenModel
 from streamboost.live.model import LiveModel
-from streamboost.live.results import Labelled, Learned, LearnedBatch, NotTogether
+from streamboost.live.results import IdTaken, Labelled, Learned, LearnedBatch, NotTogether
 
-__all__ = ["FrozenModel", "Labelled", "Learned", "LearnedBatch", "LiveModel", "NotTogether"]
+__all__ = ["FrozenModel", "IdTaken", "Labelled", "Learned", "LearnedBatch", "LiveModel", "NotTogether"]

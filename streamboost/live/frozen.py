@@ -36,8 +36,11 @@ class FrozenModel:
 
     n_pending = n_early = n_expired = n_quarantined = journal_length = 0
     last_checkpoint_error: str | None = None
+    is_inconsistent = False
+    default = None
     max_columns: int | None = None
     max_classes: int | None = None
+    max_column_classes: int | None = None
     on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None
 
     def __init__(self, path: str | PathLike[str], model: Any, target: str | None = None) -> None:

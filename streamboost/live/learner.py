@@ -7,14 +7,14 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from streamboost._types import Task
 from streamboost.errors import SnapshotError
-from streamboost.evaluation.predictions import learn_prepared, no_predictions
+from streamboost.evaluation.predictions import concatenate, learn_prepared, no_predictions
 from streamboost.live.journal import Entry, Journal, Transaction
 from streamboost.live.request_checks import REFUSALS, Bounds, split
 from streamboost.live.results import LearnedBatch, decode_predictions, revert
@@ -23,7 +23,12 @@ from streamboost.runs.guard import Guard
 from streamboost.runs.quarantine import Quarantine
 
 BEGIN_ANEW = "begin in a new directory with the model of that checkpoint."
+Refusal: TypeAlias = tuple[Entry, dict[int, str]]  # why the model did not take rows of an entry
 logger = logging.getLogger(__name__)
+
+
+class PutAside(Exception):
+    """Some rows of an entry were put aside before: the others are learned one by one, as they were then."""
 
 
 class Learner:
@@ -35,6 +40,7 @@ class Learner:
 
     max_columns: int | None = None
     max_classes: int | None = None
+    max_column_classes: int | None = None
     correct_within: float  # seconds in which labels may be corrected, or wait for their rows
     clock: Callable[[], float]
 
@@ -112,54 +118,84 @@ class Learner:
         self._is_inconsistent = False  # whether learning broke off midway
 
     @property
+    def is_inconsistent(self) -> bool:
+        """Whether learning broke off midway, and the model is behind its journal; for the thread that writes."""
+        return self._is_inconsistent
+
+    @property
     def bounds(self) -> Bounds:
         """How large the model may grow."""
-        return Bounds(self.max_columns, self.max_classes if self.task == "classification" else None)
+        if self.task == "regression":
+            return Bounds(self.max_columns, None)
+        return Bounds(self.max_columns, self.max_classes, self.max_column_classes)
 
     # Learning.
 
-    def _learn_written(self) -> tuple[list[LearnedBatch], list[tuple[Entry, str]]]:
-        """Learn what was written down last; what the model does not take comes back with the reason."""
+    def _learn_written(self) -> tuple[list[LearnedBatch], list[Refusal]]:
+        """Learn what was written down last; rows that the model does not take come back with their reasons."""
         batches: list[LearnedBatch] = []
         for entry, y, prepared in self._written:
-            learned = self._learn_entry(entry, y, prepared)
-            if isinstance(learned, str):  # those after it were prepared as if it had been learned
-                more, refused = self._catch_up()
+            batch, refused = self._learn_entry(entry, y, prepared)
+            batches += [batch] if batch is not None else []
+            if refused:  # entries after it were prepared as if all of it had been learned
+                more, others = self._catch_up()
                 self._written.clear()
-                return batches + more, [(entry, learned), *refused]
-            batches.append(learned)
+                return batches + more, [(entry, refused), *others]
         self._written.clear()
         return batches, []
 
     def _learn_entry(
         self, entry: Entry, y: NDArray[Any], prepared: Any = None, is_replay: bool = False
-    ) -> LearnedBatch | str:
-        """Learn an entry; return why, if the model does not take it."""
+    ) -> tuple[LearnedBatch | None, dict[int, str]]:
+        """Learn an entry; return the rows learned, and why the model did not take the others.
+
+        Whatever goes wrong with a row, the model is then what it was before, and the same would go wrong again: the
+        row is put aside, and those beside it are learned one by one.
+        """
         self._is_inconsistent = True
+        known: Any = entry.refused or {}  # in a replay
+        refused: dict[int, str] = {}
+        kept = list(range(len(y)))
         try:
+            if known:
+                raise PutAside
             if prepared is None:
                 prepared = self.model.prepare(*split(entry.table))
             predictions = learn_prepared(self.model, prepared)
-        except REFUSALS as error:  # the same rows would always meet it: they are not tried again
-            self._refuse(entry, str(error))
-            self._position, self._is_inconsistent = entry.number, False
-            return str(error)
-        self.guard.observe(y)
-        self.rows += len(y)
+        except Exception as error:
+            if not isinstance(error, (*REFUSALS, PutAside)):
+                logger.exception("entry %d of the journal could not be learned as a whole", entry.number)
+            parts = []
+            for row in [row for row in kept if row not in known]:
+                try:
+                    one = self.model.prepare(*split(entry.table.slice(row, 1)))
+                    parts.append(learn_prepared(self.model, one))
+                except Exception as reason:
+                    refused[row] = _told(reason)
+            kept = [row for row in kept if row not in refused and row not in known]
+            predictions = concatenate(parts) if parts else no_predictions(0)
+        if refused:
+            self._refuse(entry, refused)
+        self.guard.observe(y[kept])
+        self.rows += len(kept)
         self._position, self._is_inconsistent = entry.number, False
+        if not kept:
+            return None, refused
         first = no_predictions(len(y)) if entry.first is None else decode_predictions(entry.first, self.task)
-        batch = LearnedBatch(entry.kind, y, predictions, first, is_replay)
+        batch = LearnedBatch(entry.kind, y[kept], predictions, first if len(kept) == len(y) else first.rows(kept))
+        batch = batch._replace(is_replay=is_replay)
         if self.on_learned is not None:
             self.on_learned(self.state, batch)
-        return batch
+        return batch, refused
 
-    def _refuse(self, entry: Entry, reason: str) -> None:
-        """Never try an entry again that the model did not take, and revert what was written down with it."""
-        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row in range(entry.table.num_rows))
+    def _refuse(self, entry: Entry, reasons: dict[int, str]) -> None:
+        """Never try rows again that the model did not take, and revert what was written down with them."""
+        rows = ((row, reason, entry.number, entry.table.slice(row, 1)) for row, reason in reasons.items())
+        is_whole, different = len(reasons) == entry.table.num_rows, {*reasons.values()}
         with self._journal.transaction() as changes:
-            changes.refuse(entry.number, reason)
+            changes.refuse(entry.number, different.pop() if is_whole and len(different) == 1 else reasons)
             self._quarantine_rows(changes, rows)
-            revert(changes, entry, reason)
+            revert(changes, entry, reasons)
 
     def _quarantine_rows(self, changes: Transaction, rows: Iterable[tuple[int, str, Any, Any]]) -> None:
         """Put rows into the quarantine: the place, the reason, the position and a table of the row itself of each."""
@@ -182,20 +218,20 @@ class Learner:
         self._catch_up(is_replay=is_replay)
         self._written.clear()
 
-    def _catch_up(self, *, is_replay: bool = False) -> tuple[list[LearnedBatch], list[tuple[Entry, str]]]:
-        """Learn what the journal has and the model has not; what the model does not take comes back with the reason."""
+    def _catch_up(self, *, is_replay: bool = False) -> tuple[list[LearnedBatch], list[Refusal]]:
+        """Learn what the journal has and the model has not; return it, and what the model does not take."""
         batches: list[LearnedBatch] = []
-        refused: list[tuple[Entry, str]] = []
+        refusals: list[Refusal] = []
         for entry in self._journal.entries(self._position):
-            if entry.refused is not None:
+            if isinstance(entry.refused, str):
                 self._position = entry.number
                 continue
-            learned = self._learn_entry(entry, split(entry.table)[1], is_replay=is_replay)
-            if isinstance(learned, str):
-                refused.append((entry, learned))
-            else:
-                batches.append(learned)
-        return batches, refused
+            batch, refused = self._learn_entry(entry, split(entry.table)[1], is_replay=is_replay)
+            if refused:
+                refusals.append((entry, refused))
+            if batch is not None:
+                batches.append(batch)
+        return batches, refusals
 
     # Saving.
 
@@ -227,3 +263,10 @@ class Learner:
         if hasattr(self, "_journal"):
             self._journal.close()
         self._store.close()
+
+
+def _told(error: Exception) -> str:
+    """Return why a row was not learned, as it is kept with it."""
+    if isinstance(error, REFUSALS):
+        return str(error)
+    return f"learning it failed ({type(error).__name__}: {error}), and the model is what it was before."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import math
 import threading
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.predictions import concatenate, predict
 from streamboost.live import request_checks, results
+from streamboost.live.journal import table_bytes
 from streamboost.live.pending import CHUNK, PendingRows
 from streamboost.live.request_checks import REFUSALS, as_table, check_keys
 from streamboost.live.results import Answer, Labelled, Learned, LearnedBatch, NotTogether
@@ -176,11 +178,14 @@ class LiveModel(PendingRows):
             found = f"the rows hold the column {self.target!r}, which is what is to be predicted"
             raise ValueError(f"{found}. Leave it out, or learn the rows if it is known.")
         first = None if predictions is None else results.encode_predictions(predictions, len(keys))
-        if keys and (id is None or self._answered(id, "remember") is None):
+        fingerprint = None if id is None else _fingerprint(table, keys)
+        if keys and (id is None or self._answered(id, "remember", fingerprint) is None):
             too_wide = self.bounds.why_not_columns(request_checks.known_columns(self.model), table.column_names)
             if too_wide is not None:
                 raise ValueError(too_wide)
-            self._journal.put(request_checks.pack_rows(keys, request_checks.plain(table), self.clock(), first), id)
+            self._journal.put(
+                request_checks.pack_rows(keys, request_checks.plain(table), self.clock(), first), id, fingerprint
+            )
 
     def learn(self, table: Any, *, id: str | None = None) -> Learned:
         """Predict rows, then learn them.
@@ -193,7 +198,7 @@ class LiveModel(PendingRows):
             Of the request: one with the same id is not learned again.
         """
         with self._writer():
-            answered = None if id is None else self._answered(id, "learn")
+            answered = None if id is None else self._answered(id, "learn", _fingerprint(as_table(table)))
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Learned(**answered, repeated=True)
@@ -231,9 +236,8 @@ class LiveModel(PendingRows):
         promised = results.split_results(valid, [table.num_rows for table in tables])
         if len(valid.y):
             bounds, model, names = self.bounds, self.model, valid.X.column_names
-            too_many = bounds.why_not_columns(request_checks.known_columns(model), names)
-            if too_many is None and bounds.classes is not None:
-                too_many = bounds.why_not_classes(request_checks.known_classes(model), valid.y.tolist())
+            columns, classes = request_checks.known_columns(model), request_checks.known_classes(model)
+            too_many = bounds.why_not(columns, names, classes, valid.y.tolist())
             if too_many is not None:
                 raise ValueError(too_many)
             rows = request_checks.plain(valid.X).append_column(self.target, pa.array(valid.y))
@@ -241,7 +245,8 @@ class LiveModel(PendingRows):
             prepared = model.prepare(X, y)
         with self._journal.transaction() as changes:
             if len(valid.y):
-                entry = changes.add_entry("learn", rows, origin={"ids": [id for id in ids if id is not None]})
+                requests = [[id, one.rows] for one, id in zip(promised, ids, strict=True) if one.rows]
+                entry = changes.add_entry("learn", rows, origin={"requests": requests})
                 self._written.append((entry, y, prepared))
             for one, table, id in zip(promised, tables, ids, strict=True):
                 if one.reasons:
@@ -249,6 +254,7 @@ class LiveModel(PendingRows):
                     self._quarantine_rows(changes, bad)
                 if id is not None:
                     counts = {"rows": one.rows, "quarantined": one.quarantined, "reasons": one.reasons}
+                    counts["fingerprint"] = _fingerprint(table)
                     changes.add_id(id, "learn", results.pack_answer(counts))
         return promised
 
@@ -256,7 +262,7 @@ class LiveModel(PendingRows):
         """Learn rows that were written down."""
         batches, refused = self._learn_written()
         self._tidy()
-        return results.complete_results(promised, batches[0] if batches else None, refused[0][1] if refused else "")
+        return results.complete_results(promised, batches[0] if batches else None, refused[0][1] if refused else {})
 
     def label(self, keys: Sequence[str], targets: Any, *, id: str | None = None) -> Labelled:
         """Learn rows whose labels have come.
@@ -272,20 +278,21 @@ class LiveModel(PendingRows):
             Of the request: one with the same id is not learned again.
         """
         with self._writer():
-            answered = None if id is None else self._answered(id, "label")
+            keys = check_keys(keys)
+            labels = request_checks.check_labels(targets, len(keys))
+            fingerprint = None if id is None else _fingerprint(repr(labels), keys)
+            answered = None if id is None else self._answered(id, "label", fingerprint)
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Labelled(**answered, repeated=True)
-            keys = check_keys(keys)
-            labels = request_checks.check_labels(targets, len(keys))
             with self._journal.transaction() as changes:
                 counts = self._take_labels(changes, keys, labels, id)
                 if id is not None:
-                    changes.add_id(id, "label", results.pack_answer(counts))
+                    changes.add_id(id, "label", results.pack_answer(counts | {"fingerprint": fingerprint}))
             batches, refused = self._learn_written()
             self._tidy()
-        for entry, reason in refused:
-            counts = results.without_labels(counts, entry.kind, entry.origin["places"], reason)
+        for entry, reasons in refused:
+            counts = results.without_labels(counts, entry, reasons)
         batches = [batch for batch in batches if batch.kind == "label"]
         if not batches:
             return Labelled(**counts, repeated=False)
@@ -354,14 +361,17 @@ class LiveModel(PendingRows):
         finally:
             self._writing.release()
 
-    def _answered(self, id: str, verb: str) -> Answer | None:
-        """Return what was answered to a request with this id."""
+    def _answered(self, id: str, verb: str, fingerprint: str | None = None) -> Answer | None:
+        """Return what was answered to a request with this id, which must have brought the same."""
         found = self._journal.find_id(check_keys([id], "id")[0])
         if found is None:
             return None
         if found[0] != verb:
             raise ValueError(f"id {id!r} is that of an earlier request to {found[0]}. Give each request its own.")
-        return results.unpack_answer(found[1])
+        answer = results.unpack_answer(found[1])
+        if (before := answer.pop("fingerprint", None)) is not None and fingerprint not in (None, before):
+            raise results.IdTaken(f"id {id!r} is that of an earlier request with another body. Give each its own.")
+        return answer
 
     # Between requests.
 
@@ -391,3 +401,11 @@ class LiveModel(PendingRows):
                 "comes after %d more rows.",
                 *(self.directory, error, self.checkpoint_every),
             )
+
+
+def _fingerprint(rows: Any, keys: Sequence[str] = ()) -> str:
+    """Return a digest of what a request brought."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(rows.encode("utf-8", "surrogatepass") if isinstance(rows, str) else table_bytes(rows))
+    digest.update(repr(list(keys)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

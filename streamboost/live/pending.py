@@ -171,8 +171,7 @@ class LabelledRows:
         self.bad_labels.update({places[i]: reason for i, reason in valid.reasons.items()})
         good, bounds, labels = np.array(places)[valid.good].tolist(), learner.bounds, valid.y.tolist()
         columns, classes = known_columns(model, self.after), known_classes(model, self.after)
-        too_wide = bounds.why_not_columns(columns, valid.X.column_names)
-        if good and too_wide is None and bounds.why_not_classes(classes, labels) is None:
+        if good and bounds.why_not(columns, valid.X.column_names, classes, labels) is None:
             with suppress(*REFUSALS):  # else it is looked which rows are meant
                 return self._add_part(valid, list(range(len(good))), good)
         bad = request_checks.unlearnable_rows(model, valid.X, self.after)
@@ -183,7 +182,7 @@ class LabelledRows:
             too_wide, too_many = bounds.why_not_columns(columns, names), bounds.why_not_classes(classes, [labels[i]])
             if too_wide is not None:
                 self.bad_rows[good[i]] = too_wide
-            elif too_many is not None:
+            elif too_many is not None or (too_many := bounds.why_not(columns, names, classes, [labels[i]])):
                 self.bad_labels[good[i]] = too_many
             else:
                 columns.update(names)

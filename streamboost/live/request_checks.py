@@ -126,13 +126,30 @@ def label_column(labels: Sequence[Any]) -> Any:
 
 
 class Bounds(NamedTuple):
-    """How many columns and classes a model may know; None for any number.
+    """How many columns and classes a model may know, and how many columns times classes; None for any number.
 
     Only growth is refused: a model that knows more already goes on learning what it knows.
     """
 
     columns: int | None
     classes: int | None
+    column_classes: int | None = None
+
+    def why_not(self, columns: set[str], names: Sequence[str], classes: set[Any], labels: Sequence[Any]) -> str | None:
+        """Return why a model that knows some columns and classes must not learn rows of others; None if it may."""
+        reason = self.why_not_columns(columns, names)
+        if reason is None and self.classes is not None:
+            reason = self.why_not_classes(classes, labels)
+        if reason is not None or self.column_classes is None:
+            return reason
+        if columns.issuperset(names) and classes.issuperset(labels):
+            return None
+        n_columns, n_classes = len(columns.union(names)), len(classes.union(labels))
+        if n_columns * n_classes <= self.column_classes:
+            return None
+        told = f"the model would have {n_columns:,} columns and {n_classes:,} classes, {n_columns * n_classes:,} times"
+        way_out = "Leave columns out, or join classes: what a row costs to be learned grows with both."
+        return f"{told} in all, expected at most {self.column_classes:,}. {way_out}"
 
     def why_not_columns(self, known: set[str], names: Sequence[str]) -> str | None:
         """Return why a model that knows some columns must not learn rows of others; None if it may."""

@@ -97,19 +97,32 @@ def split_results(valid: ValidatedRows, sizes: Sequence[int]) -> list[Learned]:
     return results
 
 
-def complete_results(results: Sequence[Learned], batch: LearnedBatch | None, refusal: str) -> list[Learned]:
-    """Add what was predicted; there is no batch if there was nothing to learn, or the model refused all."""
-    if batch is not None and len(results) == 1:
+def complete_results(
+    results: Sequence[Learned], batch: LearnedBatch | None, refused: Mapping[int, str]
+) -> list[Learned]:
+    """Add what was predicted, and which of the rows written down (all good ones, numbered on) the model refused.
+
+    There is no batch if there was nothing to learn, or the model refused all.
+    """
+    if batch is not None and len(results) == 1 and not refused:
         return [results[0]._replace(y=batch.y, answers=batch.answers)]
-    completed, start = [], 0
+    completed, start, n_before = [], 0, 0
     for one in results:
-        if batch is None:
-            reasons = dict.fromkeys(range(len(one.good)), refusal) | one.reasons
-            completed.append(Learned(0, len(reasons), False, reasons, good=one.good & False))
-        else:
-            rows = slice(start, start := start + one.rows)
-            completed.append(one._replace(y=batch.y[rows], answers=batch.answers.rows(rows)))
+        places = np.flatnonzero(one.good)
+        lost = {int(places[i - start]): why for i, why in refused.items() if start <= i < start + one.rows}
+        start, n = start + one.rows, one.rows - len(lost)
+        reasons, good = dict(sorted((one.reasons | lost).items())), one.good.copy()
+        good[list(lost)] = False
+        done = Learned(n, len(reasons), False, reasons, good=good)
+        if batch is not None and n:
+            rows = slice(n_before, n_before := n_before + n)
+            done = done._replace(y=batch.y[rows], answers=batch.answers.rows(rows))
+        completed.append(done)
     return completed
+
+
+class IdTaken(ValueError):
+    """The id of a request is that of an earlier one that brought something else."""
 
 
 # Answers to requests, kept with their ids, and changed if the model did not take what was promised.
@@ -128,29 +141,40 @@ def unpack_answer(kept: Mapping[str, Any]) -> Answer:
     return {**kept, "reasons": {first + i: reason for first, n, reason in runs for i in range(n)}}
 
 
-def without_labels(answer: Answer, kind: str, places: Sequence[int], reason: str) -> Answer:
-    """Return the answer to labels, if the model did not take some that were to be learned."""
-    name, reasons = COUNTED[kind], answer["reasons"] | dict.fromkeys(places, reason)
-    return {**answer, name: answer[name] - len(places), "quarantined": len(reasons), "reasons": reasons}
+def without_labels(answer: Answer, entry: Entry, refused: Mapping[int, str]) -> Answer:
+    """Return the answer to labels, if the model did not take some rows of an entry that were to be learned."""
+    name, places = COUNTED[entry.kind], entry.origin["places"]
+    reasons = answer["reasons"] | {places[row]: reason for row, reason in refused.items()}
+    return {**answer, name: answer[name] - len(refused), "quarantined": len(reasons), "reasons": reasons}
 
 
-def revert(changes: Transaction, entry: Entry, reason: str) -> None:
-    """Undo what was written down with an entry that the model did not take: labels, counts and answers."""
-    keys = entry.origin.get("keys", [])
-    changes.revert_labels(dict(zip(keys, entry.origin.get("were", [None] * len(keys)), strict=True)))
+def without_rows(answer: Answer, refused: Mapping[int, str]) -> Answer:
+    """Return the answer to rows, if the model did not take some of those that were to be learned."""
+    n = answer["rows"] + answer["quarantined"]
+    good = [place for place in range(n) if place not in answer["reasons"]]
+    reasons = answer["reasons"] | {good[row]: reason for row, reason in refused.items() if row < len(good)}
+    return {**answer, "rows": n - len(reasons), "quarantined": len(reasons), "reasons": dict(sorted(reasons.items()))}
+
+
+def revert(changes: Transaction, entry: Entry, refused: Mapping[int, str]) -> None:
+    """Undo what was written down with rows of an entry that the model did not take: labels, counts and answers."""
+    origin, keys = entry.origin, entry.origin.get("keys", [])
+    were = origin.get("were", [None] * len(keys))
+    changes.revert_labels({keys[row]: were[row] for row in refused if keys})
     if entry.kind == "correct":
-        changes.count(corrected=-len(keys))
+        changes.count(corrected=-len(refused))
     elif entry.kind == "expire":
-        changes.count(dropped=len(keys))
-    for id in entry.origin.get("ids", []):
-        verb, kept = changes.find_id(id) or ("", {})
+        changes.count(dropped=len(refused))
+    start, ids = 0, origin.get("ids", [])
+    for id, n in origin.get("requests", [(id, entry.table.num_rows) for id in ids]):  # whose rows these are, in turn
+        own = {row - start: reason for row, reason in refused.items() if start <= row < start + n}
+        start += n if "requests" in origin else 0
+        verb, kept = (changes.find_id(id) if id is not None else None) or ("", {})
         answer = unpack_answer(kept)
-        if verb == "learn":
-            n = answer["rows"] + answer["quarantined"]
-            reasons = dict.fromkeys(range(n), reason) | answer["reasons"]
-            changes.change_answer(id, pack_answer({"rows": 0, "quarantined": n, "reasons": reasons}))
-        elif verb == "label":
-            changes.change_answer(id, pack_answer(without_labels(answer, entry.kind, entry.origin["places"], reason)))
+        if own and verb == "learn":
+            changes.change_answer(id, pack_answer(without_rows(answer, own)))
+        elif own and verb == "label":
+            changes.change_answer(id, pack_answer(without_labels(answer, entry, own)))
 
 
 # Predictions made when a row was first asked about, kept with the row.

@@ -189,15 +189,36 @@ def _number(path: Path) -> int:
     return int(path.name.split("-")[1].split(".")[0])
 
 
-def _take_lock(directory: Path) -> IO[str] | None:
+class _Lock:
+    """The lock on a directory: a file that tells who holds it, and the directory itself.
+
+    Whoever deletes the file lets nobody in.
+    """
+
+    def __init__(self, file: IO[str], directory: int) -> None:
+        self.file, self.directory = file, directory
+
+    def close(self) -> None:
+        if not self.file.closed:
+            self.file.close()
+            os.close(self.directory)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _take_lock(directory: Path) -> _Lock | None:
     try:
         import fcntl
     except ImportError:  # where there are no such locks, nobody is kept out
         return None
     file = open(directory / "lock", "a+", encoding="utf-8")  # noqa: SIM115 - held until close
+    held = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for one in (held, file.fileno()):
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        os.close(held)
         file.seek(0)
         owner = file.read().strip() or "unknown"
         file.close()
@@ -208,4 +229,4 @@ def _take_lock(directory: Path) -> IO[str] | None:
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
-    return file
+    return _Lock(file, held)

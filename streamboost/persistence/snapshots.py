@@ -18,7 +18,8 @@ what JSON cannot say. A node is an array by its name in the file, or a kind (``l
 registered name) with its keys and items. A node refers only to earlier nodes, so reading is one loop.
 
 Loading runs no code that a file brings, and makes objects of streamboost's own classes only. The checksum covers
-every byte. It tells damage, not malice: kernels trust the arrays of a model, so load no file from a stranger.
+every byte. It tells damage, not malice: so that nobody's arrays lead kernels astray, they are checked as a model is
+put together (:mod:`streamboost.persistence.array_specs`). What a stranger's model predicts is another matter.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from safetensors.numpy import save as serialize
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import format_1
+from streamboost.persistence.array_specs import check_model
 from streamboost.persistence.durable_files import replace_file
 from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
 from streamboost.persistence.registry import PACKAGE
@@ -263,6 +265,7 @@ def _unpack(data: bytes, segments: SegmentStore | None) -> Any:
     if version not in (1, VERSION, VERSION_WITH_SEGMENTS) or data[at : at + len(BLANK)] != _checksum(data, at):
         raise SnapshotError("its checksum does not match, so it is damaged. Take an earlier copy.")
     spans = {name: tensor["data_offsets"] for name, tensor in tensors.items()}
+    _check_spans(spans, len(data) - start, header["nodes"])
     stored = {name: memoryview(data)[start + first : start + last] for name, (first, last) in spans.items()}
     long = _read_long(header, stored, segments)
     built: list[Any] = []
@@ -274,8 +277,33 @@ def _unpack(data: bytes, segments: SegmentStore | None) -> Any:
         else:
             keys, items = ([_read_value(part, built) for part in node[name]] for name in ("keys", "items"))
             kind, keys = format_1.modernize(node["kind"], keys) if version == 1 else (node["kind"], keys)
+            _check_hashed(keys if kind == "dict" else items if kind in ("set", "frozenset") else ())
             built.append(put_together(kind, keys, items))
-    return _read_value(header["root"], built)
+    model = _read_value(header["root"], built)
+    check_model(model)
+    return model
+
+
+def _check_spans(spans: dict[str, Sequence[int]], n_bytes: int, nodes: Sequence[Json]) -> None:
+    """Refuse arrays that share bytes, of which a small file could make any number."""
+    end = 0
+    for name, (first, last) in sorted(spans.items(), key=lambda span: tuple(span[1])):
+        if not end <= first <= last <= n_bytes:
+            told = f"the bytes of {name!r} are {first} to {last}, expected some from {end} to {n_bytes} of its own"
+            raise SnapshotError(f"{told}. Take an earlier copy.")
+        end = last
+    names = [node["name"] for node in nodes if node["kind"] in ("array", "tiles")]
+    if len({*names}) < len(names):
+        raise SnapshotError("two of its values are of one array, expected one for each. Take an earlier copy.")
+
+
+def _check_hashed(values: Sequence[Any]) -> None:
+    """Refuse keys that are nested: the hash of a few kilobytes of tuples in tuples takes for ever."""
+    for value in values:
+        parts = value if type(value) is tuple else [value]
+        if not all(is_scalar(part) for part in parts):
+            told = f"it has a key that is a {type(value).__name__} of containers, expected numbers, text or a tuple"
+            raise SnapshotError(f"{told} of these. Take an earlier copy.")
 
 
 def _read_long(header: Json, stored: dict[str, memoryview], segments: SegmentStore | None) -> dict[str, NDArray[Any]]:

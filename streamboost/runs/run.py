@@ -205,7 +205,7 @@ class Run:
             if not options.strict and getattr(reader, "on_bad", None) == "raise":
                 self._borrow(reader, "on_bad", self._hold_bad)
             if getattr(reader, "stop", self) is None:  # so that it waits for nothing when the run is to end
-                self._borrow(reader, "stop", lambda: self._stopping)
+                self._borrow(reader, "stop", self._is_to_end)
 
     def _borrow(self, reader: Any, name: str, value: Any) -> None:
         """Replace an attribute of a source until the run is closed."""
@@ -296,6 +296,16 @@ class Run:
     def stop(self) -> None:
         """End after the chunk at hand; may be called from a signal handler."""
         self._stopping = True
+
+    def _is_to_end(self) -> bool:
+        """Tell a source that waits for rows whether the run is to end; meanwhile, a checkpoint may be due."""
+        if self.is_waiting and not self._stopping and self.rows_read > self._saved[0] and self._is_checkpoint_due():
+            self.is_waiting = False  # a signal ends the run after the checkpoint, not in the middle of it
+            try:
+                self.checkpoint()
+            finally:
+                self.is_waiting = True
+        return self._stopping
 
     def _hold_bad(self, bad: BadRow) -> None:
         """Keep a row that the source cannot read; one too many ends the run, though no good row may come any more."""
@@ -455,8 +465,8 @@ class Run:
         """Predict and learn rows; quarantine those that the model refuses, each by itself."""
         try:
             return y, predict_then_learn(self.model, X, y), numbers
-        except (TypeError, ValueError) as error:
-            if self.options.strict:
+        except Exception as error:
+            if self.options.strict or not self._is_of_rows(error):
                 raise
             refusal = error
         kept, predicted, refused = [], [], {}
@@ -464,12 +474,20 @@ class Run:
             try:
                 predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
-            except (TypeError, ValueError) as error:
+            except Exception as error:
+                if not self._is_of_rows(error):
+                    raise
                 refused[row] = str(error)
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
         self._quarantine_refused(X, y, numbers, refused)
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
+
+    def _is_of_rows(self, error: Exception) -> bool:
+        """Return whether an error tells of rows, before which the model stands, and not of the machine it runs on."""
+        if hasattr(self.model, "attach"):  # it lives elsewhere, and may be lost there
+            return isinstance(error, (TypeError, ValueError))
+        return not isinstance(error, (OSError, MemoryError, Interrupted))
 
     def _quarantine_refused(self, X: Any, y: NDArray[Any], numbers: NDArray[Any], reasons: Mapping[int, str]) -> None:
         """Quarantine rows that the model refuses, each asked by itself."""

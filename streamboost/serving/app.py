@@ -73,6 +73,7 @@ def create_app(
     limits, feed = limits or Limits(), feed or Feed()
     live.max_columns = min(limits.columns, live.max_columns or limits.columns)
     live.max_classes = min(limits.classes, live.max_classes or limits.classes)
+    live.max_column_classes = min(limits.column_classes, live.max_column_classes or limits.column_classes)
     handlers = Handlers(live, feed, limits, live.on_learned)
     monitoring = handlers.monitoring
     learn, label = (partial(handlers.learn, parse=parse) for parse in (handlers.rows_to_learn, handlers.labels_to_take))
@@ -101,6 +102,7 @@ def create_app(
             feed.disconnect()
             handlers.threads.shutdown()
 
+    backend = TokenBackend(tokens)
     app = Starlette(
         routes=[
             Route("/predict", requires("predict")(handlers.predict), methods=["POST"]),
@@ -117,8 +119,16 @@ def create_app(
             file,  # scripts and styles are no secret
         ],
         middleware=[
-            Middleware(RequestMiddleware, PATHS, monitoring.observe, limits.connections, hosts),
-            Middleware(AuthenticationMiddleware, backend=TokenBackend(tokens)),
+            Middleware(
+                RequestMiddleware,
+                PATHS,
+                monitoring.observe,
+                limits.connections,
+                hosts,
+                backend.knows,
+                limits.event_streams,
+            ),
+            Middleware(AuthenticationMiddleware, backend=backend),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},
         lifespan=lifespan,
@@ -129,7 +139,7 @@ def create_app(
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 403:  # as `requires` has it
+    if error.status_code == 403 and not isinstance(error, Refused):  # as `requires` has it
         return no_access(request)
     sentence = error.detail
     if not isinstance(error, Refused):

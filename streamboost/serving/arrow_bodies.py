@@ -10,7 +10,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from streamboost.features.reading import Kind
 from streamboost.runs.guard import brief
@@ -20,6 +23,8 @@ from streamboost.sources.schemas import with_kinds
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 COMPRESSION = {"record batch": (2, 3), "dictionary": (2, 1, 3)}  # header, (data,) compression: places in Message.fbs
+DELTA = (2, 2)  # header, isDelta
+CODE_BYTES = 64  # that a value of a dictionary other than text is written out in, at most
 
 
 def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = None) -> Any:
@@ -29,16 +34,24 @@ def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = 
             fields = COMPRESSION.get(message.type)
             if fields is not None and _has_field(bytes(message.metadata), fields):
                 raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
+            if message.type == "dictionary" and _has_field(bytes(message.metadata), DELTA):  # each is a copy of all
+                raise Refused(415, "a dictionary comes in parts, which is not taken. Write it as a whole.")
         with pa.ipc.open_stream(body) as reader:
             check_names(reader.schema.names, limits)
             _check_schema(reader.schema)
-            batches, n_rows = [], 0
+            batches, n_rows, n_bytes = [], 0, 0
             for batch in reader:
                 n_rows += batch.num_rows
                 if n_rows > limits.rows:
                     check_count(n_rows, limits)
                 check_cells(n_rows, len(reader.schema), limits)  # columns of nothing are many values in few bytes
                 batch.validate(full=True)
+                n_bytes += decoded_bytes(batch)
+                if n_bytes > limits.decoded_bytes:
+                    told = (
+                        f"its values are {n_bytes:,} bytes when written out, expected at most {limits.decoded_bytes:,}"
+                    )
+                    raise Refused(413, f"{told}. Send fewer rows at a time, or shorter texts.")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError, struct.error) as error:
@@ -47,6 +60,37 @@ def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = 
     check_count(n_rows, limits)
     agreed = with_kinds(table.schema, kinds or {}, is_text=False)
     return table if agreed.equals(table.schema) else table.cast(agreed)
+
+
+def decoded_bytes(batch: Any) -> int:
+    """Return how many bytes the values of a validated batch are, each written out: a code or a view may be of many."""
+    return sum(map(_decoded_bytes, batch.columns))
+
+
+def _decoded_bytes(column: Any) -> int:
+    kind, types = column.type, pa.types
+    if isinstance(column, pa.ChunkedArray):
+        return sum(map(_decoded_bytes, column.chunks))
+    if types.is_dictionary(kind):
+        lengths = _lengths(column.dictionary)
+        if lengths is None:
+            return CODE_BYTES * len(column)
+        codes = column.indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        counts = np.bincount(codes, minlength=len(lengths))
+        return int(counts @ lengths) + 8 * len(column)
+    lengths = _lengths(column)
+    return 8 * len(column) if lengths is None else int(lengths.sum()) + 8 * len(column)
+
+
+def _lengths(texts: Any) -> NDArray[np.int64] | None:
+    """Return how many bytes each text has; None if these are no texts."""
+    if pa.types.is_string_view(texts.type):  # views of 16 bytes, which begin with the length
+        views = np.frombuffer(texts.buffers()[1] or b"", np.int32).reshape(-1, 4)
+        return views[texts.offset : texts.offset + len(texts), 0].astype(np.int64)
+    if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+        lengths: NDArray[np.int64] = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
+        return lengths.astype(np.int64)
+    return None
 
 
 def _check_schema(schema: Any) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from starlette.responses import Response
 from streamboost.serving.responses import error_response
 
 SCOPES = ("predict", "learn", "admin")
+ANYONE = "anyone"  # where there are no tokens
 SHORTEST = 16  # letters of a token that nobody guesses
 
 
@@ -72,9 +74,25 @@ class TokenBackend(AuthenticationBackend):
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
         """Return the scopes of the token that was sent; None if there is none, or none that is known."""
         if self.tokens is None:
-            return AuthCredentials(SCOPES), SimpleUser("anyone")
-        scopes = self.tokens.scopes_of(_token_of(conn.headers.get("authorization", "")))
-        return None if scopes is None else (AuthCredentials(sorted(scopes)), SimpleUser("token"))
+            return AuthCredentials(SCOPES), SimpleUser(ANYONE)
+        token = _token_of(conn.headers.get("authorization", ""))
+        scopes = self.tokens.scopes_of(token)
+        return None if scopes is None else (AuthCredentials(sorted(scopes)), SimpleUser(_name_of(token)))
+
+    def knows(self, authorization: str) -> bool:
+        """Return whether a request with this header would be let in somewhere."""
+        return self.tokens is None or self.tokens.scopes_of(_token_of(authorization)) is not None
+
+
+def _name_of(token: bytes) -> str:
+    """Return a name for a token from which nobody can tell it."""
+    return hashlib.blake2b(token, digest_size=8, person=b"streamboost id").hexdigest()
+
+
+def owned_id(request: Request, id: str | None) -> str | None:
+    """Return the id of a request as the journal knows it: ids of different tokens are different ids."""
+    name = request.user.display_name
+    return id if id is None or name == ANYONE else f"{id}@{name}"
 
 
 def _token_of(header: str) -> bytes:

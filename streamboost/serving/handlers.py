@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,13 +19,14 @@ from starlette.responses import Response
 from streamboost.dashboard import Feed
 from streamboost.errors import SnapshotError
 from streamboost.evaluation.metric_base import Probabilities
-from streamboost.live import FrozenModel, Labelled, Learned, LiveModel, NotTogether
+from streamboost.live import FrozenModel, IdTaken, Labelled, Learned, LiveModel, NotTogether
 from streamboost.runs.guard import brief
 from streamboost.serving import arrow_bodies, json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
+from streamboost.serving.auth import owned_id
 from streamboost.serving.errors import RETRY, Limits, Refused
 from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body, take_id, take_parameter
-from streamboost.serving.monitoring import Monitoring, ScoreKeeper
+from streamboost.serving.monitoring import Monitoring, ScoreKeeper, without_paths
 from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
 
@@ -32,6 +34,7 @@ T = TypeVar("T")
 
 SMALL_BYTES = 65_536  # a body that is read and answered at once, without a thread
 SMALL_ROWS = 16
+SMALL_CELLS = 4096  # of an answer that is written at once
 THREADS = 2
 logger = logging.getLogger(__name__)
 
@@ -59,24 +62,39 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             rows, id, keys = await self._call(len(body) <= SMALL_BYTES, self._rows_to_predict, request, is_arrow, body)
-            if keys:
-                self._check_learns()
-            copy, n = self.writer.published, len(rows)
-            if copy.is_ready:
-                found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
-            elif keys:
-                found = Predicted([None] * n)
-            else:
-                told = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
-                raise Refused(409, told)
-            if keys:
-                await self._call(False, self._remember, keys, rows, found, id)
+            with self.in_flight.holding(_held_bytes(rows)):
+                return await self._predict(request, rows, id, keys)
+
+    async def _predict(self, request: Request, rows: Any, id: str | None, keys: Sequence[str]) -> Response:
+        if keys:
+            self._check_learns()
+            if self.live.default is not None and "learn" not in request.auth.scopes:
+                told = f"rows with keys are learned as {self.live.default!r} here unless a label comes"
+                raise Refused(403, f"{told}, and the token may not learn. Send them without keys, or a token that may.")
+            id = owned_id(request, id)
+        copy, n, is_arrow = self.writer.published, len(rows), not isinstance(rows, list)
+        n_classes = copy.n_classes
+        if n * n_classes > self.limits.answer_cells:
+            asked = f"{n:,} rows with {n_classes:,} classes each are {n * n_classes:,} probabilities"
+            told = f"expected at most {self.limits.answer_cells:,}. Send fewer rows at a time."
+            raise Refused(413, f"{asked}, {told}")
+        if copy.is_ready:
+            found = await self._call(n <= SMALL_ROWS, responses.predict, copy, rows)
+        elif keys:
+            found = Predicted([None] * n)
+        else:
+            told = "the model has not learned any row yet, so it cannot predict. Send rows to /learn first."
+            raise Refused(409, told)
+        if keys:
+            await self._call(False, self._remember, keys, rows, found, id)
         self.monitoring.predicted.inc(n)
         names = rows.column_names if is_arrow else {name for row in rows for name in row}
         unknown = [name for name in names if name not in copy.columns] if copy.is_ready else []
+        is_small = n * max(n_classes, 1) <= SMALL_CELLS  # else others would wait while it is written
         if ARROW_TYPE in request.headers.get("accept", "").lower():
-            return Response(responses.predictions_arrow(found, copy, unknown), media_type=ARROW_TYPE)
-        return json_response(responses.predictions_json(found, copy, unknown))
+            body = await self._call(is_small, responses.predictions_arrow, found, copy, unknown)
+            return Response(body, media_type=ARROW_TYPE)
+        return await self._call(is_small, lambda: json_response(responses.predictions_json(found, copy, unknown)))
 
     def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         limits, columns, kinds = self.limits, self.writer.published.columns, self.writer.published.kinds
@@ -125,11 +143,13 @@ class Handlers:
         is_arrow = _is_arrow(request)
         async with read_body(request, self.limits, self.in_flight) as body:
             parsed = await self._call(len(body) <= SMALL_BYTES, parse, request, is_arrow, body)
-            if parsed.keys:
-                done = self.writer.submit(partial(self._take_labels, parsed))
-            else:
-                done = self.writer.submit(None, parsed, len(parsed.rows))
-            return json_response(await asyncio.wrap_future(done))
+            parsed = parsed._replace(id=owned_id(request, parsed.id))
+            with self.in_flight.holding(_held_bytes(parsed.rows)):
+                if parsed.keys:
+                    done = self.writer.submit(partial(self._take_labels, parsed))
+                else:
+                    done = self.writer.submit(None, parsed, len(parsed.rows))
+                return json_response(await asyncio.wrap_future(done))
 
     def _check_learns(self) -> None:
         """Refuse what a frozen model cannot do."""
@@ -218,12 +238,19 @@ class Handlers:
         except (OSError, sqlite3.Error, SnapshotError) as error:
             logger.exception("a request could not be written down")
             self.writer.failures["disk"] = str(error)
-            told = "so nothing was taken. Look after the disk, and send it again."
-            raise Refused(503, f"it could not be written down ({error}), {told}", RETRY) from None
+            told = without_paths(str(error), self.live.directory)
+            raise Refused(503, f"it could not be written down: {told}", RETRY) from None
+        except IdTaken as error:
+            raise Refused(409, str(error)) from None
         except (TypeError, ValueError) as error:
             raise Refused(422, str(error)) from None
         self.writer.failures.pop("disk", None)
         return done
+
+
+def _held_bytes(rows: Any) -> int:
+    """Return how many bytes a body has become, beside its own, where that may be far more."""
+    return arrow_bodies.decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
 
 
 def _is_arrow(request: Request) -> bool:

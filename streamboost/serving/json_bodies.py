@@ -9,8 +9,8 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from itertools import chain, repeat
 from operator import contains
@@ -46,6 +46,15 @@ class InFlightBytes:
         if self.n_bytes + n > self.limit:
             raise Refused(503, "the server holds as many requests as it can at the moment. Try again later.", RETRY)
         self.n_bytes += n
+
+    @contextmanager
+    def holding(self, n: int) -> Iterator[None]:
+        """Hold what a body has become, or refuse."""
+        self.take(n)
+        try:
+            yield
+        finally:
+            self.n_bytes -= n
 
 
 @asynccontextmanager

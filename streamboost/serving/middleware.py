@@ -14,6 +14,7 @@ from streamboost.serving.errors import RETRY
 from streamboost.serving.responses import error_response
 
 HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?")
+HEALTH_SLOTS = 16  # requests to /healthz beyond all others
 Observe = Callable[[str, int, float], None]
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -26,13 +27,24 @@ SECURITY = {
 class RequestMiddleware:
     """Limits how many requests are open, refuses other hosts and sites, adds headers, and times requests.
 
+    Half of these are for requests whose ``Authorization`` header is good, as ``knows`` tells (by default any is), and a
+    few more for ``/healthz`` alone. ``/events``, which stay open, may be ``event_streams`` (100) at a time.
+
     ``observe`` is called after every request with its path (one of ``routes``, or "other"), its status and its seconds;
     ``hosts`` are the names this server answers to, without port, IPv6 addresses in brackets, or None for all.
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Collection[str], observe: Observe, limit: int, hosts: Sequence[str] | None
+        self,
+        app: ASGIApp,
+        routes: Collection[str],
+        observe: Observe,
+        limit: int,
+        hosts: Sequence[str] | None,
+        knows: Callable[[str], bool] = lambda authorization: True,
+        event_streams: int = 100,
     ) -> None:
+        self.knows, self.event_streams, self.n_strangers, self.n_streams = knows, event_streams, 0, 0
         self.app, self.routes, self.observe, self.limit = app, frozenset(routes), observe, limit
         self.hosts = None if hosts is None else sorted({host.lower() for host in hosts})
         self.n_open = 0
@@ -53,20 +65,31 @@ class RequestMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        app = self._refusal(scope) or self.app
+        is_stranger = not self.knows(Headers(scope=scope).get("authorization", ""))
+        is_stream = scope["path"] == "/events"
+        app = self._refusal(scope, is_stranger, is_stream) or self.app
         self.n_open += 1
+        self.n_strangers += is_stranger
+        self.n_streams += is_stream
         try:
             await app(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
+            self.n_strangers -= is_stranger
+            self.n_streams -= is_stream
             path = scope["path"]
             self.observe(path if path in self.routes else "other", status, time.perf_counter() - started)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope, is_stranger: bool, is_stream: bool) -> Response | None:
         """Return what a request is refused with before any route; None if it may pass."""
         headers = Headers(scope=scope)
-        if self.n_open >= self.limit:
-            return error_response(f"{self.limit} requests are open already. Try again later.", 503, RETRY)
+        limit = self.limit + HEALTH_SLOTS if scope["path"] == "/healthz" else self.limit
+        is_full = self.n_open >= limit or (is_stranger and self.n_strangers >= limit - self.limit // 2)
+        if is_full:
+            return error_response(f"{self.n_open} requests are open already. Try again later.", 503, RETRY)
+        if is_stream and self.n_streams >= self.event_streams:
+            told = f"{self.n_streams} pages watch already, expected at most {self.event_streams}"
+            return error_response(f"{told}. Close one, or try again later.", 503, RETRY)
         if is_cross_site(scope["method"], headers):
             return error_response("the request comes from a page of another site, expected one of this server.", 403)
         host = headers.get("host", "")

@@ -131,8 +131,8 @@ class Monitoring:
         rows, failure = self.writer.published.rows, self.writer.failure
         if failure is None:
             return json_response({"status": "ok", "rows": rows})
-        named = failure.replace(os.path.join(self.live.directory, ""), "")
-        return json_response({"status": "failing", "rows": rows, "error": named}, 503, RETRY)
+        told = without_paths(failure, self.live.directory)
+        return json_response({"status": "failing", "rows": rows, "error": told}, 503, RETRY)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -213,3 +213,10 @@ class Monitoring:
 
 def _events(copy: ModelCopy) -> list[Any]:
     return list(copy.model.events_) if copy.is_ready else []
+
+
+def without_paths(told: str, directory: str | os.PathLike[str]) -> str:
+    """Return a sentence that names files without saying where they are."""
+    for path in (os.path.abspath(directory), os.fspath(directory)):
+        told = told.replace(os.path.join(path, ""), "").replace(path, "the model's directory")
+    return told

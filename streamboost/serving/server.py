@@ -126,7 +126,7 @@ def _run(
     app = create_app(live, feed=feed, tokens=tokens, limits=limits, hosts=hosts)
     config = uvicorn.Config(
         app,
-        http=protocol_class(limits.header_seconds, limits.header_bytes),
+        http=protocol_class(limits.header_seconds, limits.header_bytes, limits.write_seconds),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -1,8 +1,8 @@
 """Close connections that bring no request in time, and heads that have no end.
 
 uvicorn has a time-out for idle connections, but none for a head that comes letter by letter, nor for the rest of a body
-that was refused already; its parser keeps a head of any length, and as many headers as follow a body; and of a client
-that waits for no response it reads requests faster than it responds.
+that was refused already; its parser keeps a head of any length, and as many headers as follow a body; of a client
+that waits for no response it reads requests faster than it responds; and it keeps for ever what nobody reads.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
 
-def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protocol]:
-    """Return a uvicorn protocol that closes connections after so many bytes, or seconds, without request or body."""
+def protocol_class(seconds: float, n_bytes: int = 65_536, write_seconds: float = 30.0) -> type[asyncio.Protocol]:
+    """Return a uvicorn protocol that closes connections after so many bytes, or seconds, without request or body.
+
+    One whose client has read nothing of a response for ``write_seconds`` is cut off.
+    """
 
     class TimeoutProtocol(HttpToolsProtocol):
         _idle_timer: asyncio.TimerHandle | None = None
+        _write_timer: asyncio.TimerHandle | None = None
+        _n_unread = 0  # bytes of responses, when last looked at
         _n_bytes = 0  # of a head, of what may follow a body, of whatever stands between its parts
 
         def connection_made(self, transport: Any) -> None:
@@ -54,6 +59,31 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
             if self.pipeline and not self.transport.is_closing():
                 self.flow.pause_reading()
 
+        # The transport calls these when more is written than the client reads, and when it has read.
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stop_write_timer()
+            self._n_unread = self.transport.get_write_buffer_size()
+            self._write_timer = self.loop.call_later(write_seconds, self._check_unread)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._stop_write_timer()
+
+        def _check_unread(self) -> None:
+            n_unread = self.transport.get_write_buffer_size()
+            if n_unread >= self._n_unread:
+                self.transport.abort()
+                return
+            self._n_unread = n_unread
+            self._write_timer = self.loop.call_later(write_seconds, self._check_unread)
+
+        def _stop_write_timer(self) -> None:
+            if self._write_timer is not None:
+                self._write_timer.cancel()
+                self._write_timer = None
+
         def _refuse(self) -> None:
             is_head = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
             if is_head and not self.transport.is_closing():  # else there is a response already, or one to come
@@ -65,6 +95,7 @@ def protocol_class(seconds: float, n_bytes: int = 65_536) -> type[asyncio.Protoc
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._stop_timer()
+            self._stop_write_timer()
 
         def _update_timer(self) -> None:
             """Run the timer as long as no request is being answered; bytes do not start it anew."""

@@ -52,6 +52,7 @@ class ModelCopy:
     def __init__(self, model: Any, rows: int, number: int, time: float) -> None:
         self.rows, self.number, self.time = rows, number, time
         self.is_ready = hasattr(model, "committee_")  # whether it has learned anything
+        self.n_classes = len(getattr(model, "labels_", ()))
         self.columns, self.kinds = known_columns(model), column_kinds(model)
         if not self.is_ready:
             self.model, self.about = copy.deepcopy(model), dict[str, Any]()
@@ -184,6 +185,10 @@ class Writer:
             self._note_change()
             if not self.published.is_ready and hasattr(self.live.model, "committee_"):
                 self._publish()  # the first: whoever is told that rows are learned may ask next
+        if self.live.is_inconsistent:  # it is mended before the next request, or stays as it is
+            self.failures["model"] = "learning broke off, and the model is behind its journal"
+        else:
+            self.failures.pop("model", None)
         for job, result in zip(jobs, results, strict=True):
             (job.done.set_exception if isinstance(result, BaseException) else job.done.set_result)(result)
 

@@ -28,7 +28,16 @@ from streamboost.sources.base import (
     rebatch,
 )
 from streamboost.sources.dialects import Dialect
-from streamboost.sources.input_files import STDIN, TEXT, InputFile, check_identity, display_name, has_bytes, size_of
+from streamboost.sources.input_files import (
+    STDIN,
+    TEXT,
+    InputFile,
+    check_identity,
+    display_name,
+    has_bytes,
+    inode_of,
+    size_of,
+)
 from streamboost.sources.schemas import checked_types, from_text
 from streamboost.sources.table_files import mark_last, read_arrow, read_parquet
 from streamboost.sources.text_files import End, Place, Span, TextReader
@@ -333,14 +342,14 @@ class FileSource(Source):
 
     def _at_end(self, file: InputFile, n_bytes: int) -> End:
         if os.path.exists(file.path) or not self._may_be_gone(file.path):
-            end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path])
+            end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path], file.inode)
         else:  # what was written before it was deleted can still be read
             end = "finished" if file.is_gone else "more"
             file.is_gone = True
         file.is_stopped = end == "stopped"
         return end
 
-    def _wait(self, path: str | None, n_bytes: int, done: Sequence[str]) -> End:
+    def _wait(self, path: str | None, n_bytes: int, done: Sequence[str], inode: int | None = None) -> End:
         """Wait until the file holds more than ``n_bytes``, there is a new one, or it is time to stop."""
         began = time.monotonic()
         while True:
@@ -351,6 +360,9 @@ class FileSource(Source):
                 if self._may_be_gone(path):
                     return "more"
                 raise ValueError(f"{path} was deleted while it was followed. Put it back, or follow a glob of files.")
+            if inode is not None and path is not None and inode_of(path) not in (None, inode):
+                way_out = "Add rows at its end only, or follow a glob such as rows-*.csv, whose new files are read."
+                raise ValueError(f"{path} was replaced by another file while it was followed. {way_out}")
             if size < n_bytes:
                 raise ValueError(f"{path} shrank while it was read. Add rows at its end only, or start a new file.")
             if size > n_bytes:

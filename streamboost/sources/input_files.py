@@ -24,6 +24,7 @@ TEXT = ("csv", "tsv", "jsonl")
 class InputFile:
     """The file being read, and the part of a position that is the same for all its rows."""
 
+    inode: int | None = None  # of a file of text, as it was opened
     text: TextFormat | None = None  # of a file of text that is being read
 
     def __init__(
@@ -66,7 +67,11 @@ class InputFile:
             return nullcontext(sys.stdin.buffer)  # which is not ours to close
         if self.packing:
             return pa.input_stream(self.path, compression=self.packing)
-        return open(self.path, "rb") if self.is_plain_text else pa.memory_map(self.path)
+        if not self.is_plain_text:
+            return pa.memory_map(self.path)
+        stream = open(self.path, "rb")  # noqa: SIM115 - closed by the caller
+        self.inode = os.fstat(stream.fileno()).st_ino
+        return stream
 
 
 def check_identity(path: str, position: Mapping[str, Any]) -> None:
@@ -94,6 +99,14 @@ def size_of(path: str) -> int:
         return os.path.getsize(path)
     except FileNotFoundError:
         return 0
+
+
+def inode_of(path: str) -> int | None:
+    """Return what tells a file from one that was put in its place; None if it is gone."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 def has_bytes(path: str) -> bool:

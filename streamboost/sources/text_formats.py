@@ -31,6 +31,10 @@ LINE_ENDS = (
     "Lines have to end in a line feed, alone or after a carriage return; a carriage return alone ends none. "
     "Convert the file: tr '\\r' '\\n' < old > new."
 )
+MOST_COLUMNS = 50_000  # of a row; Arrow aborts the process where there is no memory for more
+DEEPEST = 100  # levels of a JSON value; Arrow's parser calls itself for each
+QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?')
+TOO_MUCH = "the row"
 
 
 class TextFormat(ABC):
@@ -156,6 +160,9 @@ class CsvFormat(TextFormat):
                 raise ValueError(f"{file} has a carriage return within its first line. {LINE_ENDS}") from error
             found = f"{file}: the first line cannot be read as names ({error})"
             raise ValueError(f"{found}. Mend it, or pass names=[...] (--names).") from error
+        if len(self.names) > MOST_COLUMNS:
+            found = f"{file} names {len(self.names):,} columns in its first line, expected at most {MOST_COLUMNS:,}"
+            raise ValueError(f"{found}. Is the delimiter another one? Pass delimiter=... (--delimiter).")
         if len(set(self.names)) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
             way_out = "Rename one of them; if there are no names in the first line, pass names=[...] (--names)."
@@ -308,6 +315,7 @@ class JsonLinesFormat(TextFormat):
     def _read(self, data: bytes, schema: Any, unexpected: Literal["infer", "error"]) -> Any:
         if not data.isascii():
             data.decode()  # Arrow takes any bytes for text here
+        _check_nesting(data)
         return pa.json.read_json(
             pa.BufferReader(data),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -335,8 +343,27 @@ class JsonLinesFormat(TextFormat):
             names = ", ".join(map(repr, self.schema.names[:5])) + (", ..." if len(self.schema) > 5 else "")
             way_out = f"Name it with its type, as in {type_advice('key', 'float64')}, or pass on_bad='skip'."
             return f"the row has a key besides {names} of the first rows. {way_out}"
+        if said.startswith(TOO_MUCH):
+            return f"{said}. Mend the row, or pass on_bad='skip'."
         reason = said.removeprefix("JSON parse error: ").replace(" in row 0", "").rstrip(".")
         return f"this is not JSON ({reason}). Mend the row, or pass on_bad='skip'."
+
+
+def _check_nesting(data: bytes) -> None:
+    """Refuse lines that Arrow's parser would follow until it runs out of stack, or of memory for columns."""
+    n_lines = data.count(b"\n") + 1
+    n_open = data.count(b"{") + data.count(b"[")
+    if n_open - n_lines <= DEEPEST and data.count(b":") <= MOST_COLUMNS:
+        return
+    for line in data.split(b"\n"):
+        if line.count(b"{") + line.count(b"[") > DEEPEST or line.count(b":") > MOST_COLUMNS:
+            marks = np.frombuffer(QUOTED.sub(b"", line), np.uint8)
+            opens, closes = ((marks == pair[0]) | (marks == pair[1]) for pair in (b"{[", b"}]"))
+            deepest = int(np.cumsum(opens.astype(np.int64) - closes).max(initial=0))
+            if deepest > DEEPEST:
+                raise pa.ArrowInvalid(f"{TOO_MUCH} is nested {deepest:,} deep, expected at most {DEEPEST}")
+            if (n := int((marks == ord(":")).sum())) > MOST_COLUMNS:
+                raise pa.ArrowInvalid(f"{TOO_MUCH} has {n:,} keys, expected at most {MOST_COLUMNS:,}")
 
 
 def _as_pinned(line: bytes, pinned: Mapping[str, Any]) -> bytes:

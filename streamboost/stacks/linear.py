@@ -10,6 +10,7 @@ import numpy as np
 from streamboost._types import FloatArray
 from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.kernels import linear as kernels
+from streamboost.persistence.array_specs import ArraySpec
 from streamboost.stacks.base import Stack
 
 
@@ -68,6 +69,13 @@ class LinearStack(Stack):
             self._covariance = kernels.prior_covariance(self.n_features, self.ridge)
         else:
             self._squares = np.zeros((p, q))
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be."""
+        p, q = self.n_features + 1, self.n_learners * self.n_outputs
+        shapes = {"_weights": (p, q), "_covariance": (p, p), "_squares": (p, q)}
+        moments = {f"inputs.{name}": ArraySpec("f8", (p - 1,)) for name in ("count", "mean", "m2")}
+        return moments | {name: ArraySpec("f8", shape) for name, shape in shapes.items()}
 
     @property
     def weights(self) -> FloatArray:

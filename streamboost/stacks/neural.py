@@ -18,6 +18,7 @@ from streamboost.features.binning import joined_columns
 from streamboost.features.standardizer import Raw, Standardizer
 from streamboost.kernels.nets import layout, stacks
 from streamboost.kernels.nets.activations import LEAKY_RELU, RELU, SIGMOID, TANH
+from streamboost.persistence.array_specs import ArraySpec
 from streamboost.stacks.base import Stack
 from streamboost.stacks.update_rules import UpdateRule, update_rule
 
@@ -116,6 +117,26 @@ class NeuralStack(Stack):
         shapes = {"hidden": hidden, "out": (m, N, units * positions), "intercepts": (N, m)}
         parts = np.split(flat, np.cumsum([math.prod(shape) for shape in shapes.values()]))
         return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=False)}
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be; what the kernels are told is worked out anew."""
+        if not self.n_features:
+            return {}
+        n, N = len(self._fresh(0, self.n_learners)), self.n_learners
+        self._tell_kernels()
+        has = {"parameters": True, "first": self.rule.has_first, "second": self.rule.has_second}
+        if not self.first.size and not self.second.size:  # of a frozen one
+            has |= {"first": False, "second": False}
+        has["average"] = self.averaging_power is not None
+        flat = {name: ArraySpec(self.dtype, (n if there else 0,)) for name, there in has.items()}
+        moments = {f"inputs.{name}": ArraySpec("f8", (self.n_features,)) for name in ("count", "mean", "m2")}
+        return {
+            **flat,
+            **moments,
+            "steps": ArraySpec("i8", (2, N), 0),
+            "scale": ArraySpec("f8", (3, N)),
+            "categorical": ArraySpec("i4", (None,), 0, self.n_features),
+        }
 
     def _reshape(self, axes: dict[str, int], change: Callable[[str, str, Array, int], Array]) -> None:
         """Put ``change(array, section, view, axis)`` in the place of these sections of every flat array there is."""

@@ -22,6 +22,7 @@ from streamboost.kernels.carrying import snap_splits
 from streamboost.kernels.splits import Signs
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
+from streamboost.persistence.array_specs import ArraySpec
 from streamboost.stacks.base import LeafIds, Stack, Window
 
 NO_STEPS = np.zeros(0)  # leaves are found without
@@ -160,6 +161,24 @@ class TreeStack(Stack):
         self.cat_at = cat_positions(self.categorical, self.n_features)
         for name, fresh in self._fresh(self.n_learners).items():
             setattr(self, name, fresh)
+
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Return what the arrays have to be."""
+        N, n_leaves, d, n_cat = self.n_learners, 2**self.max_depth, self.n_features, len(self.categorical)
+        nodes, is_bound = (N, n_leaves - 1), bool(len(self.monotone))
+        return {
+            "categorical": ArraySpec("i4", (None,), 0, d),
+            "cat_at": ArraySpec("i4", (d,), -1, n_cat),
+            "monotone": ArraySpec("i1", (d if is_bound else 0,), -1, 2),
+            "feature": ArraySpec("i4", nodes, -1, d),
+            "threshold": ArraySpec("f8", nodes),
+            "missing_left": ArraySpec("?", nodes),
+            "gain": ArraySpec("f8", (N, None)),
+            "stats": ArraySpec("f8", (N, n_leaves, self.n_outputs + 1)),
+            "level_bins": ArraySpec("u1", (N, n_cat, None), 0, self.n_bins),
+            "subset": ArraySpec("u8", (N, n_leaves - 1 if n_cat else 0)),
+            "bounds": ArraySpec("f8", (N, n_leaves if is_bound else 0, 2)),
+        }
 
     def _signs(self) -> NDArray[np.int8]:
         """Return the sign of each column (d,), or nothing if all are free."""

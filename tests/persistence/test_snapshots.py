@@ -267,11 +267,19 @@ def test_a_cache_beside_the_state_is_no_part_of_it(path):
     assert not any("_index" in node["keys"] for node in read_file(path)[0]["nodes"])
 
 
-def test_loading_runs_no_init_and_no_setter(path, monkeypatch):
-    save(GradientDescent(0.5), path)
-    monkeypatch.setattr(GradientDescent, "__init__", None)
-    monkeypatch.setattr(GradientDescent, "__post_init__", None)
-    assert load(path).step_size == 0.5
+def test_loading_makes_objects_without_init_and_only_asks_it_whether_options_are_allowed(path, monkeypatch):
+    descent = GradientDescent(0.5)
+    save(descent, path)
+    made = []
+    init = GradientDescent.__init__
+    monkeypatch.setattr(GradientDescent, "__init__", lambda self, **options: made.append(self) or init(self, **options))
+    loaded = load(path)
+    assert loaded.step_size == 0.5
+    assert all(one is not loaded for one in made)
+    descent.__dict__["step_size"] = -1.0
+    save(descent, path)
+    with pytest.raises(SnapshotError, match=r"step_size is -1\.0"):
+        load(path)
 
 
 # Going on from a snapshot.

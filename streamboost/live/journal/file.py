@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamboost.errors import NewerFormat, SnapshotError
-from streamboost.live.journal.records import Damaged, Entry, PackedRow, read_table, unsealed
+from streamboost.live.journal.records import Damaged, Entry, PackedRow, read_refusal, read_table, unsealed
 from streamboost.live.journal.transactions import Transaction
 
 APPLICATION = 0x5347424A  # "SGBJ", by which SQLite tells our files from others
@@ -62,6 +62,7 @@ class Journal:
         self.limit, self.ids = limit, ids
         self.counts: Counter[str] = Counter()  # replaced as a whole after each transaction: any thread may look
         self._lock = threading.RLock()
+        self._is_durable, self._is_uncertain = durable, False
         self._db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
             with self._reading():
@@ -151,13 +152,34 @@ class Journal:
             try:
                 yield changes
                 changes.write_counts()
-                self._db.execute("COMMIT")
+                self._commit()
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 self.counts = self._read_counts()  # an interrupt may have come after all was done
                 raise
             self.counts = self.counts + changes.counts  # a sum of Counters leaves out what is 0
+
+    def _commit(self) -> None:
+        """Bring a transaction to disk; if that fails, nobody knows what is there until the file was opened again."""
+        try:
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self._is_uncertain = True
+            told = f"the journal {str(self.path)!r} could not be brought to disk ({error})"
+            way_out = "See to the disk, then send the request again under the same id: it is taken once."
+            raise OSError(f"{told}, and it is not known whether it holds the request. {way_out}") from error
+
+    def _reopen(self) -> None:
+        """Open the file again, after which it is known what it holds."""
+        self._db.close()
+        self._db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+        self._is_uncertain = False
+        try:
+            self._open(self._is_durable)
+        except BaseException:
+            self._is_uncertain = True
+            raise
 
     def find_id(self, id: str) -> tuple[str, Any] | None:
         """Return what a request with this id asked for, and its answer; None if there was none lately."""
@@ -178,12 +200,13 @@ class Journal:
                     raise Damaged(f"entry {after} is missing")
                 table = read_table(unsealed(rows, f"entry {number}"))
             first, origin = (None if text is None else json.loads(text) for text in (first, origin))
-            yield Entry(number, kind, table, first, refused, origin)
+            yield Entry(number, kind, table, first, read_refusal(refused), origin)
 
-    def put(self, rows: Sequence[PackedRow], id: str | None = None) -> None:
+    def put(self, rows: Sequence[PackedRow], id: str | None = None, fingerprint: str | None = None) -> None:
         """Let rows wait for their labels, unless a request with this id was answered before."""
         with self.transaction() as changes:
-            if id is None or changes.add_id(id, "remember", {}):
+            answer = {} if fingerprint is None else {"fingerprint": fingerprint}
+            if id is None or changes.add_id(id, "remember", answer):
                 changes.put(rows)
             changes.drop_oldest(changes.n("waiting") - 2 * self.limit)
 
@@ -194,6 +217,8 @@ class Journal:
         """Take the lock, and raise errors of SQLite in our words."""
         with self._lock:
             try:
+                if self._is_uncertain:
+                    self._reopen()
                 yield
             except (sqlite3.Error, Damaged) as error:
                 raise self._explain(error) from error

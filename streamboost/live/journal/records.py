@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ class Entry(NamedTuple):
     kind: Any  # "learn", "label", "correct" or "expire"
     table: Any  # pyarrow.Table, whose last column is the target
     first: list[Any] | None  # what was said of each row when it was first asked about
-    refused: str | None  # why the model did not take it
+    refused: str | dict[int, str] | None  # why the model did not take it, or some of its rows
     origin: Any = None  # where the rows came from, as whoever wrote them says
 
 
@@ -41,6 +42,18 @@ class PackedRow(NamedTuple):
     schema: bytes
     row: bytes
     first: str | None
+
+
+def refusal_text(refused: str | dict[int, str]) -> str:
+    """Return why an entry, or some of its rows, were refused, as it is kept."""
+    return refused if isinstance(refused, str) else json.dumps({"rows": refused})
+
+
+def read_refusal(text: str | None) -> str | dict[int, str] | None:
+    """Undo :func:`refusal_text`."""
+    if text is None or not text.startswith('{"rows": {'):
+        return text
+    return {int(row): reason for row, reason in json.loads(text)["rows"].items()}
 
 
 def sealed(data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, sealed, table_bytes, unsealed
+from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, refusal_text, sealed, table_bytes, unsealed
 
 LARGEST = 500_000_000  # bytes of an entry; SQLite itself takes twice as many
 SHORT = 500  # letters of an answer that is kept as it is; longer ones are compressed
@@ -57,9 +57,9 @@ class Transaction:
         number = int(self.db.execute(insert, (kind, data, *texts)).lastrowid or 0)
         return Entry(number, kind, table, first, None, origin)
 
-    def refuse(self, number: int, reason: str) -> None:
-        """Note that an entry cannot be learned."""
-        self.db.execute("UPDATE entries SET refused = ? WHERE number = ?", (reason, number))
+    def refuse(self, number: int, reason: str | dict[int, str]) -> None:
+        """Note that an entry, or some of its rows, cannot be learned."""
+        self.db.execute("UPDATE entries SET refused = ? WHERE number = ?", (refusal_text(reason), number))
 
     def trim(self, number: int) -> None:
         """Delete entries up to a number, and schemas that no row has."""

@@ -1,0 +1,120 @@
+"""What a call that learns has to undo if it fails: the model as it was, at the cost of what the call may change.
+
+The rows in memory are most of a model, and a chunk is written over a few of them. So these arrays are not copied: of
+each, the places that the coming rows will take are. Everything else is small beside them.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.loops import PLAIN, choose
+from streamboost.kernels.layout import AT, FILL, WAITED, WARM
+from streamboost.persistence.registry import name_of
+from streamboost.replay import Replay
+
+if TYPE_CHECKING:
+    from streamboost.boosting.booster import Booster
+    from streamboost.estimators.base import StreamEstimator
+
+ATOMS = {type(None), bool, int, float, str, bytes}
+ROW_ARRAYS = ("_X", "_y", "_weight", "_recorded")  # of a replay, changed only where rows come in
+REFITTED_ARRAYS = ("_leaf_ids", "_carried")  # changed by refits, too
+
+
+class Undo:
+    """An estimator and a committee as they are now, for :meth:`restore`.
+
+    Parameters
+    ----------
+    model : estimator
+    committee : Committee
+        That is about to learn: the estimator's own, or one it is about to take.
+    n_rows : int
+        How many rows come.
+    is_known : bool
+        Whether they bring no new column, category or class, so that no array changes its shape.
+    """
+
+    def __init__(self, model: StreamEstimator, committee: Committee, n_rows: int, *, is_known: bool) -> None:
+        self.attributes = dict(model.__dict__)
+        self.random: Any = None
+        if "committee_" not in self.attributes and isinstance(model.random_state, RandomState):
+            self.random = model.random_state.get_state()
+        self.committee = committee
+        self.places: list[tuple[NDArray[Any], Any, NDArray[Any]]] = []  # arrays, where rows come, and what is there
+        shared: dict[int, Any] = {}  # what stands for things in the copy, by their ids
+        for booster in committee.boosters if is_known else ():
+            self._spare(booster, n_rows, shared)
+        self.state = {name: _copied(value, shared) for name, value in committee.__dict__.items()}
+
+    def _spare(self, booster: Booster, n_rows: int, shared: dict[int, Any]) -> None:
+        """Keep the places of a replay that rows will take, in place of whole arrays."""
+        replay = booster.replay
+        if replay is None or not hasattr(replay, "counts") or n_rows >= len(replay._X):
+            return
+        where = (int(replay.counts[AT]) + np.arange(n_rows)) % len(replay._X)
+        names = ROW_ARRAYS if _may_refit(booster, replay, n_rows) else (*ROW_ARRAYS, *REFITTED_ARRAYS, "_codes")
+        for name in names:
+            array: NDArray[Any] | None = getattr(replay, name)
+            if array is not None:
+                at = (slice(None), where) if name == "_codes" else where
+                self.places.append((array, at, array[at]))
+                shared[id(array)] = array
+
+    def restore(self, model: StreamEstimator) -> None:
+        """Go back."""
+        for array, where, before in self.places:
+            array[where] = before
+        self.committee.__dict__.clear()
+        self.committee.__dict__.update(self.state)
+        self.committee._buffers = None
+        model.__dict__.clear()
+        model.__dict__.update(self.attributes)
+        if self.random is not None:
+            model.random_state.set_state(self.random)
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """Return a deep copy, at a third of the cost of :func:`copy.deepcopy` for objects of ours."""
+    cls = type(value)
+    if cls in ATOMS:
+        return value
+    if id(value) in copies:
+        return copies[id(value)]
+    if cls is np.ndarray and value.dtype != object:
+        twin: Any = value.copy()
+    elif cls is list:
+        twin = [_copied(item, copies) for item in value]
+    elif cls is dict:
+        twin = {key: _copied(item, copies) for key, item in value.items()}
+    elif name_of(cls) is not None and cls.__bases__ != (tuple,):
+        twin = object.__new__(cls)
+        attributes = twin.__dict__
+        for name, item in value.__dict__.items():
+            attributes[name] = item if type(item) in ATOMS else _copied(item, copies)
+    else:
+        twin = copy.deepcopy(value, copies)
+    copies[id(value)] = twin
+    return twin
+
+
+def is_needed(committee: Committee, n_rows: int) -> bool:
+    """Return whether a failure could leave known rows half learned: a compiled loop refuses a single row as a whole."""
+    return n_rows > 1 or not committee.n_rows or choose(committee) is PLAIN
+
+
+def _may_refit(booster: Booster, replay: Replay, n_rows: int) -> bool:
+    """Return whether a learner may be refitted before so many more rows have come."""
+    waited = int(replay.counts[WAITED]) + n_rows
+    if replay.is_carried:
+        return booster.refit is None or waited >= booster.refit.interval
+    if not replay.counts[WARM]:
+        return int(replay.counts[FILL]) + n_rows >= replay.warmup
+    return waited >= replay.interval
