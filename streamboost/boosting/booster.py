@@ -1,13 +1,15 @@
 """The booster: base, stack, descent and loss put together. Here Algorithms 1, 2 and 3 of the paper come to life.
 
-======================================  ======================================================Algorithm 1 and 2, line                 here
-======================================  ======================================================4   receive x, y⁰ = y₀                  ``y0 = base.predict(X)``
+======================================  =============================================================
+Algorithm 1 and 2, line                 here
+======================================  =============================================================
+4   receive x, y⁰ = y₀                  ``y0 = base.predict(X)``
 6   yⁱ = Π(yⁱ⁻¹ − ηᵢ hᵢ(x))             ``walk = descent.walk(y0, h, eta)``
 8   predict yᴺ, or the mean of the yⁱ   ``descent.score(walk)``
 11  ∇ᵢ = ∇ℓ(yⁱ⁻¹)                       ``targets = descent.targets(walk, h, loss, y)``
 12  feed ‖∇ᵢ − hᵢ(x)‖² to learner i     ``stack.learn(X, targets, weight)``
 16  h̄ᵢ = (1/T) Σ_t hᵢᵗ; Algorithm 3     ``iterate="average"``
-======================================  ======================================================
+======================================  =============================================================
 """
 
 from __future__ import annotations
