@@ -250,7 +250,8 @@ class Booster(BoostedModel):
 
     def array_specs(self) -> dict[str, ArraySpec]:
         """Return what the arrays of its parts have to be to fit each other."""
-        Booster(self.loss, self.descent, self.stack, replay=None, iterate=self.iterate, update_mode=self.update_mode)
+        options = {"replay": self.replay, "iterate": self.iterate, "update_mode": self.update_mode}
+        Booster(self.loss, self.descent, self.stack, **options)  # type: ignore[arg-type]  # checks them again
         if not self.is_open:
             return {}
         N, d, m, k = self.stack.n_learners, self.stack.n_features, self.loss.n_outputs, self.loss.n_targets

@@ -17,7 +17,8 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.loops import PLAIN, choose
 from streamboost.kernels.layout import AT, FILL, WAITED, WARM
 from streamboost.persistence.registry import name_of
-from streamboost.replay import Replay
+from streamboost.replay import SOONEST_TURN, Replay
+from streamboost.stacks.tree import TreeStack
 
 if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
@@ -51,22 +52,32 @@ class Undo:
         self.places: list[tuple[NDArray[Any], Any, NDArray[Any]]] = []  # arrays, where rows come, and what is there
         shared: dict[int, Any] = {}  # what stands for things in the copy, by their ids
         for booster in committee.boosters if is_known else ():
-            self._spare(booster, n_rows, shared)
+            if not _may_wake(committee, booster, n_rows):
+                self._spare(booster, n_rows, shared)
         self.state = {name: _copied(value, shared) for name, value in committee.__dict__.items()}
 
     def _spare(self, booster: Booster, n_rows: int, shared: dict[int, Any]) -> None:
-        """Keep the places of a replay that rows will take, in place of whole arrays."""
-        replay = booster.replay
+        """Keep the places of a replay that rows will take, in place of whole arrays; and trees whose turn may come."""
+        replay, stack = booster.replay, booster.stack
         if replay is None or not hasattr(replay, "counts") or n_rows >= len(replay._X):
             return
-        where = (int(replay.counts[AT]) + np.arange(n_rows)) % len(replay._X)
-        names = ROW_ARRAYS if _may_refit(booster, replay, n_rows) else (*ROW_ARRAYS, *REFITTED_ARRAYS, "_codes")
+        where, turns = (int(replay.counts[AT]) + np.arange(n_rows)) % len(replay._X), n_turns(booster, replay, n_rows)
+        names = [
+            *ROW_ARRAYS,
+            *(() if turns else REFITTED_ARRAYS),
+            *(() if _may_encode(booster, turns) else ("_codes",)),
+        ]
         for name in names:
-            array: NDArray[Any] | None = getattr(replay, name)
-            if array is not None:
-                at = (slice(None), where) if name == "_codes" else where
-                self.places.append((array, at, array[at]))
-                shared[id(array)] = array
+            self._keep(getattr(replay, name), (slice(None), where) if name == "_codes" else where, shared)
+        if booster.rests and isinstance(stack, TreeStack) and turns < stack.n_learners:
+            learners = (replay.turn + np.arange(turns)) % stack.n_learners
+            for name in stack.array_names:
+                self._keep(getattr(stack, name), learners, shared)
+
+    def _keep(self, array: NDArray[Any] | None, at: Any, shared: dict[int, Any]) -> None:
+        if array is not None:
+            self.places.append((array, at, array[at]))
+            shared[id(array)] = array
 
     def restore(self, model: StreamEstimator) -> None:
         """Go back."""
@@ -110,11 +121,30 @@ def is_needed(committee: Committee, n_rows: int) -> bool:
     return n_rows > 1 or not committee.n_rows or choose(committee) is PLAIN
 
 
-def _may_refit(booster: Booster, replay: Replay, n_rows: int) -> bool:
-    """Return whether a learner may be refitted before so many more rows have come."""
+def _may_wake(committee: Committee, booster: Booster, n_rows: int) -> bool:
+    """Return whether a booster that sleeps may begin to be fitted before so many more rows have come."""
+    growth = committee.growth
+    return booster.sleeps and (growth is None or growth.rest_until <= committee.n_rows + n_rows)
+
+
+def n_turns(booster: Booster, replay: Replay, n_rows: int) -> int:
+    """Return how many learners may be refitted, at most, before so many more rows have come; 0 if none."""
     waited = int(replay.counts[WAITED]) + n_rows
+    if replay.sleeps:
+        return 0
     if replay.is_carried:
-        return booster.refit is None or waited >= booster.refit.interval
+        return waited // SOONEST_TURN if booster.refit is None else -(-waited // booster.refit.interval)
     if not replay.counts[WARM]:
-        return int(replay.counts[FILL]) + n_rows >= replay.warmup
-    return waited >= replay.interval
+        return booster.stack.n_learners if int(replay.counts[FILL]) + n_rows >= replay.warmup else 0
+    return waited // replay.interval
+
+
+def _may_encode(booster: Booster, turns: int) -> bool:
+    """Return whether rows held may be coded anew within so many turns."""
+    replay, refit = booster.replay, booster.refit
+    assert replay is not None
+    if not replay.is_carried:
+        return turns > 0
+    if replay.sleeps:
+        return False
+    return refit is None or refit.encodes or replay.turn + turns >= booster.stack.n_learners

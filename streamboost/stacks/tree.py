@@ -218,6 +218,11 @@ class TreeStack(Stack):
         }
 
     @property
+    def array_names(self) -> list[str]:
+        """The names of the arrays of which each tree has a part."""
+        return list(self._fresh(0))
+
+    @property
     def other_bin(self) -> int:
         """The bin of all levels that have none of their own."""
         return min(self.n_bins, LEVEL_BINS) - 1

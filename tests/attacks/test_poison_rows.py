@@ -149,7 +149,7 @@ def test_a_replay_puts_rows_aside_that_fail_only_then(tmp_path, request):
     with LiveModel(left) as opened:
         assert opened.rows == 28
         assert sorted(opened.learn(poisoned(10, [3]), id="a").reasons) == [3]
-        assert sorted(opened.learn(rows_of(1), id="c").reasons) == [0]
+        assert sorted(opened.learn(poisoned(10, [0]), id="c").reasons) == [0]
 
 
 def test_labels_of_a_row_that_fails_are_reverted(poison, tmp_path):

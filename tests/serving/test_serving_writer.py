@@ -250,7 +250,8 @@ def work_through(writer, now):
 
 def idle(model):
     """A live model that has nothing to do."""
-    return SimpleNamespace(model=model, rows=0, expire=lambda limit: 0, last_checkpoint_error=None)
+    nothing = {"expire": lambda limit: 0, "last_checkpoint_error": None, "is_inconsistent": False}
+    return SimpleNamespace(model=model, rows=0, **nothing)
 
 
 def test_copies_that_fail_are_tried_about_once_a_second():
