@@ -9,8 +9,10 @@ import pytest
 from live_models import SMALL, columns_of, crash, regressor, rows_of
 
 from streamboost import SGBClassifier, SGBRegressor
+from streamboost.boosting import growth
 from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.boosting.loops.trees import TreeLoop
+from streamboost.estimators import defaults
 from streamboost.live import LiveModel
 from streamboost.persistence.object_graph import same_state
 from streamboost.runs.run import Options, Run
@@ -194,3 +196,32 @@ def test_a_model_that_could_not_be_mended_shows_in_the_health_of_the_server(tmp_
         assert writer.failure is None
         assert live.rows == 6
         writer.stop()
+
+
+@pytest.mark.parametrize("make", [SGBRegressor, SGBClassifier])
+def test_a_memory_that_grows_is_what_it_was_after_every_failure(poison, monkeypatch, make):
+    # turns, sweeps, trials, sleep and waking, with a failure in the last row of chunks of every size
+    monkeypatch.setattr(defaults, "LADDER", (16, 64))
+    monkeypatch.setattr("streamboost.replay.SOONEST_TURN", 4)
+    few = {"BELIEVED": 0.0, "FEWEST_TREES": 4, "MOST_TREES": 6, "HOPE_ROWS": 24, "TRIAL_ROWS": 48, "WAIT": 2}
+    for name, value in few.items():
+        monkeypatch.setattr(growth, name, value)
+    monkeypatch.setattr(growth, "EARNED", 1.01)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1800, 3))
+    y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int) if make is SGBClassifier else X[:, 0] + X[:, 1] ** 2
+    model, start, seen = make(n_estimators=4, max_depth=3, random_state=0), 0, set()
+    for size in rng.integers(2, 30, 60):
+        rows = slice(start, start + int(size))
+        bad = X[rows].copy()
+        bad[-1, 0] = POISON
+        if start:
+            before = copy.deepcopy(model)
+            with pytest.raises(FloatingPointError):
+                model.learn(bad, y[rows])
+            assert same_state(model, before)
+        model.learn(X[rows], y[rows])
+        first = model.committee_.boosters[0]
+        seen.add((first.rests, first.sleeps, first.rests and first.replay.sweeps > 0))
+        start += int(size)
+    assert {(True, False, False), (True, False, True), (True, True, False)} <= seen
