@@ -159,9 +159,7 @@ class Linear(Base):
         For the square loss; others always take adaptive steps. ``"auto"`` is recursive least squares on up to 200
         columns.
     rate : float
-        The adaptive step, in spreads of the targets; beyond 60 columns their slopes take shorter ones.
-    ridge_per_column : float, default 0.0
-        How much ridge least squares has for every column there is; in all never less than 1. The estimators take 1.
+        The adaptive step, in spreads of the targets.
     monotonic_cst : array of shape (d,) or dict, optional
         For each column, or for some by their numbers, -1, 0 or 1: whether y⁰ must fall, is free or must rise with it.
         A weight of the wrong sign counts as 0.
@@ -185,25 +183,13 @@ class Linear(Base):
         forget: float = 1.0,
         update: Literal["auto", "rls", "adagrad"] = "auto",
         rate: float = 0.1,
-        ridge_per_column: float = 0.0,
         monotonic_cst: Any = None,
     ) -> None:
-        if not 0 <= ridge_per_column < np.inf:
-            told = f"ridge_per_column is {ridge_per_column!r}, expected a finite number of at least 0."
-            raise ValueError(f"{told} If unsure, leave it out.")
         kernels.check_linear_options("rls" if update == "auto" else update, 1.0, forget, rate)
         self.forget = forget
         self.update = update
         self.rate = rate
-        self.ridge_per_column = ridge_per_column
         self.monotonic_cst = monotonic_cst
-
-    ridge_per_column: float = 0.0  # of those of older files
-
-    @property
-    def ridge(self) -> float:
-        """What pulls each slope to 0, with as many columns as there are now."""
-        return max(1.0, self.ridge_per_column * (len(self.weights) - 1))
 
     def open(self, n_features: int, n_outputs: int) -> None:
         """Weights 0."""
@@ -323,7 +309,7 @@ class Linear(Base):
             known += more
         Z = np.empty((len(X), len(self.weights)))
         if self.rule(loss) == "rls" and self.covariance is None:
-            self.covariance = kernels.prior_covariance(Z.shape[1] - 1, self.ridge)
+            self.covariance = kernels.prior_covariance(Z.shape[1] - 1, 1.0)
         base_kernels.take_rows(X, weight, cat_at, self.line, self.slopes, Z)
         total = weight.sum()
         if total <= 0:
@@ -350,7 +336,7 @@ class Linear(Base):
         self.weights = np.insert(self.weights, [d] * k, 0.0, axis=0)
         self.squares = np.insert(self.squares, [d] * k, 0.0, axis=0)
         if self.covariance is not None:
-            self.covariance = kernels.widen_covariance(self.covariance, k, self.ridge)
+            self.covariance = kernels.widen_covariance(self.covariance, k, 1.0)
         self.inputs.add_features(k)
         self.center, self.inverse = np.pad(self.center, (0, k)), np.pad(self.inverse, (0, k))
         self.low = np.pad(self.low, (0, k), constant_values=np.inf)

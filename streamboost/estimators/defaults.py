@@ -49,7 +49,6 @@ LEVELS = (
     Level(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
 LADDER = (256, 1024, 4096, 16384)  # memories that a model begins with
-RIDGE = 1.0  # of a line, for every column
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart
 SPARING = 32
@@ -219,7 +218,7 @@ def make_base(base: Any, memory: int | None = None, monotonic_cst: Any = None) -
     if isinstance(base, str):
         if base == "linear":
             forget = 1.0 if memory is None or memory >= LONG else max(0.5, 1.0 - 3.0 / memory)
-            return Linear(forget=forget, ridge_per_column=RIDGE, monotonic_cst=monotonic_cst)
+            return Linear(forget=forget, monotonic_cst=monotonic_cst)
         if base == "constant":
             return Constant()
         raise refused("base", base, f"'linear', 'constant', a number, a base or a fitted model. {UNSURE}")

@@ -84,5 +84,5 @@ def base_rule(booster: Booster) -> int:
     if base.rule(booster.loss) == "adagrad":
         return base_kernels.ADAGRAD
     if base.covariance is None:
-        base.covariance = linear.prior_covariance(len(base.weights) - 1, base.ridge)
+        base.covariance = linear.prior_covariance(len(base.weights) - 1, 1.0)
     return base_kernels.LEAST_SQUARES
