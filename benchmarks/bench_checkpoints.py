@@ -27,6 +27,7 @@ from streamboost import SGBRegressor, datasets
 from streamboost.boosting import growth
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.persistence.segments import FOLDER
+from streamboost.replay import NEVER
 
 TENTHS = 10
 GOAL = 1.25  # times the bytes of the second tenth, at most
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.quick:
         options.rows, options.every = options.rows // 25, options.every // 5
-    with mock.patch.multiple(growth, BELIEVED=0.0, TRIAL_ROWS=growth.NEVER):
+    with mock.patch.multiple(growth, BELIEVED=0.0, HOPE_ROWS=NEVER, TRIAL_ROWS=NEVER):
         saved = run(options.rows, options.every, options.seed)
     size = max(len(saved) // TENTHS, 1)
     tenths = [summary(saved[start : start + size], options.every) for start in range(0, len(saved), size)]

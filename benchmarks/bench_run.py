@@ -39,7 +39,7 @@ y = table["y"].to_numpy()
 X = np.column_stack([table[name].to_numpy() for name in table.column_names if name != "y"])
 model = SGBRegressor(random_state=0)
 if n_grown := int(sys.argv[2]):
-    growth.EARNED = growth.FORGOTTEN = 0.0
+    growth.EARNED = growth.HOPELESS = growth.FORGOTTEN = 0.0
     model.fit(*datasets.friedman(n_grown, seed=0)[:2])
 model.learn(X[:1000], y[:1000])  # compiled and open
 cpu, wall = time.process_time(), time.perf_counter()
@@ -57,7 +57,7 @@ from streamboost.runs.run import Options, Run
 from streamboost.sources import open_source
 model = SGBRegressor(random_state=0, new_columns="grow")
 if n_grown := int(sys.argv[2]):
-    growth.EARNED = growth.FORGOTTEN = 0.0
+    growth.EARNED = growth.HOPELESS = growth.FORGOTTEN = 0.0
     X, y, *_ = datasets.friedman(n_grown, seed=0)
     model.fit(pa.table({f"x{j}": X[:, j] for j in range(X.shape[1])}), y)
 options = Options("y", "regression", predictions=sys.argv[3] + "/said.parquet")

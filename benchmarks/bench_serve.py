@@ -48,7 +48,7 @@ from streamboost import SGBRegressor, datasets
 from streamboost.boosting import growth
 from streamboost.serving import serve
 if n_grown := int(sys.argv[2]):
-    growth.EARNED = growth.FORGOTTEN = 0.0
+    growth.EARNED = growth.HOPELESS = growth.FORGOTTEN = 0.0
     X, y, *_ = datasets.friedman(n_grown, noise=1.0, seed=0)
     model = SGBRegressor(random_state=0, new_columns="grow")
     model.fit(pa.table({f"x{j}": X[:, j] for j in range(X.shape[1])}), y)

@@ -158,9 +158,18 @@ class Pair:
         self.options = {**told, "durable": False, "checkpoint_every": 9}
         self.live = LiveModel(place / "live", regressor(memory=16), **self.options)
         self.twin = Twin(regressor(memory=16), every=9, **told)
+        self.bodies = {}  # what came with each id
+
+    def body(self, id, *body):
+        """What a client sends with an id: what it sent before, if that is remembered."""
+        if id is not None and id in self.twin.ids:
+            return self.bodies[id]
+        self.bodies[id] = body
+        return body
 
     def learn(self, rows, y, id):
         id = id and f"learn {id}"
+        rows, y = self.body(id, rows, y)
         learned = self.live.learn(features(*rows).append_column("target", pa.array(y)), id=id)
         assert learned.repeated == (id is not None and id in self.twin.ids)
         if not learned.repeated:
@@ -170,12 +179,14 @@ class Pair:
 
     def predict(self, keys, rows, id):
         id = id and f"remember {id}"
+        keys, rows = self.body(id, keys, rows)
         self.live.predict(features(*rows), keys, id=id)
         self.twin.remember(keys, rows, id)
         self.twin.tidy()
 
     def remember(self, keys, rows, id):
         id = id and f"remember {id}"
+        keys, rows = self.body(id, keys, rows)
         thread = threading.Thread(target=self.live.remember, args=(keys, features(*rows)), kwargs={"id": id})
         thread.start()
         thread.join()
@@ -183,6 +194,7 @@ class Pair:
 
     def label(self, keys, labels, id):
         id = id and f"label {id}"
+        keys, labels = self.body(id, keys, labels)
         before = self.twin.corrected
         labelled = self.live.label(keys, labels, id=id)
         assert labelled.repeated == (id is not None and id in self.twin.ids)

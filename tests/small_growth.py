@@ -7,7 +7,7 @@ from streamboost.estimators import defaults
 MOST_ROWS = 700  # that are held: room is made for 256, 512 and 700 of them, and then the ring closes
 CONSTANTS = {
     "BELIEVED": 0.0, "FEWEST_TREES": 4, "MOST_TREES": 5, "WAIT": 2, "MOST_ROWS": MOST_ROWS, "TRIAL_ROWS": 1500,
-    "EARNED": 0.0,
+    "EARNED": 0.0, "HOPELESS": 0.0,
 }  # fmt: skip
 
 

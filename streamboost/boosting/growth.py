@@ -179,7 +179,9 @@ class Growth:
         if self.is_proven and trust < FORGOTTEN:  # the rows are out of date: others take their place at once
             self.leave(committee)
             self.rest_until = committee.n_rows
-        elif not self.is_proven and trust < (EARNED if told >= TRIAL_ROWS else HOPELESS) and told >= HOPE_ROWS:
+        elif not self.is_proven and (
+            (told >= TRIAL_ROWS and trust < EARNED) or (told >= HOPE_ROWS and _slowest_trust(committee, 0) < HOPELESS)
+        ):
             self._sleep(committee)
         else:
             self.is_proven |= waited >= TRIAL_ROWS and trust >= EARNED
@@ -305,6 +307,13 @@ def make_booster(committee: Committee, rows: Chunk, n_trees: int, times: float =
     replay.append(rows.X, rows.y, rows.weight, None, base.predict(rows.X))
     booster.origin, booster.n_rows = first.origin, first.n_rows
     return booster
+
+
+def _slowest_trust(committee: Committee, place: int) -> float:
+    """How much of the vote a booster has with the voter that forgets last, and changes its mind least."""
+    hedge = committee.hedge
+    votes = hedge.posterior[len(hedge.decays) - 2, : len(hedge.experts)]
+    return float(votes[hedge.experts[:, 0] == place].sum())
 
 
 def _trust(committee: Committee, place: int) -> float:

@@ -77,6 +77,9 @@ def _trees() -> None:
         list(model.staged_predict(X))
         _ = model.feature_importances_
     SGBRegressor(random_state=0).learn(*_rows(2800))  # by then a booster that holds all rows has come
+    X, y = _rows(1000)  # so many rows of a table are studied
+    SGBRegressor(random_state=0).fit([{"x": x, "word": "high" if x > 0.5 else "low"} for x in X[:, 0].tolist()], y)
+    X, y = _rows()
     SGBRegressor().learn(X[:, :1], y, sample_weight=1 + X[:, 0])  # one column lies in memory as several do not
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import os
+import pickle
 import platform
 import sys
 import time
@@ -166,6 +167,9 @@ def memory_used() -> int:
 
 def _portable(error: Exception) -> Exception:
     """The error itself if it survives the way to the driver, else one that says the same."""
-    if not any(cls.__module__ != "builtins" and "__init__" in vars(cls) for cls in type(error).__mro__):
-        return error
+    try:
+        if type(pickle.loads(pickle.dumps(error))) is type(error):
+            return error
+    except Exception:  # whatever a class of an error does when it is pickled
+        pass
     return RuntimeError(f"{type(error).__name__}: {error}")

@@ -423,7 +423,7 @@ def test_rows_go_on_coming_in_while_nobody_is_fitted_to_them(small, monkeypatch,
 
 
 def test_after_a_drift_it_starts_small_again(small, monkeypatch):
-    for name, value in {"HOPE_ROWS": 64, "TRIAL_ROWS": 64, "EARNED": 0.0, "FORGOTTEN": 0.0}.items():
+    for name, value in {"TRIAL_ROWS": 64, "EARNED": 0.0, "HOPELESS": 0.0, "FORGOTTEN": 0.0}.items():
         monkeypatch.setattr(growth, name, value)
     X, y = stream(1200)
     y[600:] = 20 - 5 * y[600:]
