@@ -50,7 +50,7 @@ DEPTH, DEPTH_OF_MANY, MIN_SAMPLES_LEAF, BINS = 8, 10, 5, 254  # deeper where one
 WIDE, BINS_OF_WIDE = 200, 64  # of rows with more columns, fewer bins: splits are looked for among both
 MOST_ROWS = 1 << 20  # that are held
 BELIEVED = 0.5  # of the vote: what the longest memory has where growth begins
-HOPE_ROWS, TRIAL_ROWS = 1024, 4096  # with a vote, until it must have earned HOPELESS of it, and EARNED
+HOPE_ROWS, TRIAL_ROWS = 2048, 4096  # with a vote, until it must have earned HOPELESS of it, and EARNED
 EARNED, HOPELESS, FORGOTTEN = 0.25, 0.05, 0.02  # of the vote: after the trial, in it, and whenever it leaves later
 WORTH = 0.1  # of the vote, by the rows held back of a table: with less it is not swept over
 
