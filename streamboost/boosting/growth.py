@@ -1,7 +1,7 @@
 """Growth: a booster that holds all rows joins where the longest memory is believed, and becomes larger with the rows.
 
 Its trees rest between refits, which come one at a time and in slices while rows come, so that nothing stalls: all of
-them have had their turn when the rows held have doubled. With the rows its steps become smaller and its trees more,
+them have had their turn when the rows held have grown by half. With the rows steps become smaller and trees more,
 twice as many again where the latest doubling shows that it pays, and half where fewer do. It has a vote from the end of
 its first sweep on. If it has not earned one by the end of a trial its trees go, while it goes on taking in rows; the
 next ones come when there are four times as many. If it loses its vote later, as after a drift, its rows go, too.

@@ -50,7 +50,7 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         than trees take Algorithm 2 where the loss is not smooth.
     memory : "grow", int, sequence of int, or None, default="grow"
         How many recent rows learners are refitted to; ``None`` for all. Several numbers make a ladder of boosters with
-        different memories. ``"grow"`` is a ladder of 256, 1,024, 4,096 and 16,384 rows, which a booster of up to 1,000
+        different memories. ``"grow"`` is a ladder of 256, 1,024, 4,096 and 16,384 rows, which a booster of up to 2,000
         trees that holds all rows may join: where the longest memory is full and believed, and at the end of
         :meth:`fit`. Learners other than trees use the longest only.
     budget : float, default=1.0

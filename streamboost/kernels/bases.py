@@ -20,12 +20,11 @@ from streamboost.kernels.linear import (
 from streamboost.kernels.losses import Rule, add_gradient
 
 STILL, LEAST_SQUARES, ADAGRAD = range(3)  # how a base learns
-SIDE_BY_SIDE = 4  # rows that are summed at a time
 SHRINK = 2.0  # rows of 0 that the mean of a level begins with
 YOUNG = 256.0  # values of a column until which its coordinate follows the moments of what was seen
 MOVED = 0.1  # by how much of a deviation the mean, or the deviation itself, moves before a coordinate follows
 NARROW, NARROWING = 60.0, 1.5  # columns beyond which adaptive steps become shorter, and by which power of them
-WIDEST = 1e50  # times by which a deviation may have grown or shrunk for a line to be followed into it
+MOST_RESCALED = 1e50  # times by which a deviation may have grown or shrunk for a line to be followed into it
 REACH = 0.1  # of the range seen: how far beyond it a line may be followed
 
 
@@ -176,7 +175,7 @@ def follow_moments(line: Line, slopes: Slopes) -> None:
         new = inverse_deviation(counts[j], line.mean[j], line.m2[j])
         if counts[j] >= youth and inverse[j] > 0.0 and new > 0.0:
             a, b = new / inverse[j], (center[j] - line.mean[j]) * new
-            if 1.0 / WIDEST < a < WIDEST:
+            if 1.0 / MOST_RESCALED < a < MOST_RESCALED:
                 change_coordinate(j, a, b, line.weights, slopes.covariance)
         center[j], inverse[j] = line.mean[j], new
 
@@ -283,36 +282,19 @@ def base_scores(X: FloatArray, line: Line, cat_at: IntArray, scores: FloatArray)
     """y⁰ of rows, (n, m): to the last bit as :func:`set_base` has it, faster for many."""
     signs, center, inverse = line.signs, line.center, line.inverse
     n, d = X.shape
-    low, high = np.full(d, -np.inf), np.full(d, np.inf)
-    for j in range(d):
-        if line.low[j] <= line.high[j]:
-            reach = REACH * (line.high[j] - line.low[j])
-            low[j], high[j] = line.low[j] - reach, line.high[j] + reach
     m = scores.shape[1]
     W = np.empty((d + 1, m))
     for j in range(d + 1):
         for k in range(m):
             is_wrong = j < signs.shape[0] and signs[j] * line.weights[j, k] < 0.0
             W[j, k] = 0.0 if is_wrong else line.weights[j, k]
-    Z = np.zeros((SIDE_BY_SIDE, d))
-    for start in range(0, n, SIDE_BY_SIDE):
-        stop = min(start + SIDE_BY_SIDE, n)
-        for s in range(start, stop):
-            z = Z[s - start]
-            for j in range(d):
-                x = X[s, j]
-                x = low[j] if x < low[j] else x
-                x = high[j] if x > high[j] else x
-                z[j] = standard(x, center[j], inverse[j], CLIP)
+    z = np.empty(d)
+    for s in range(n):
+        for j in range(d):
+            z[j] = coordinate(X[s, j], center[j], inverse[j], line.low[j], line.high[j])
         for k in range(m):
-            p, q, r, t = 0.0, 0.0, 0.0, 0.0  # four rows at a time: one sum would wait for itself
+            total = 0.0
             for j in range(d):
-                p += Z[0, j] * W[j, k]
-                q += Z[1, j] * W[j, k]
-                r += Z[2, j] * W[j, k]
-                t += Z[3, j] * W[j, k]
-            totals = (p, q, r, t)
-            for s in range(start, stop):
-                scores[s, k] = totals[s - start] + W[d, k]
-        for s in range(start, stop):
-            add_effects(X[s], cat_at, line.effects, scores[s])
+                total += z[j] * W[j, k]
+            scores[s, k] = total + W[d, k]
+        add_effects(X[s], cat_at, line.effects, scores[s])

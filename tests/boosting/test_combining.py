@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from taught_hedges import opened, rows_for, taught
 
 import streamboost
 from streamboost import SGBClassifier, SGBRegressor, datasets
 from streamboost.boosting.combining import NO_COMBINATION, Combination
-from streamboost.boosting.hedge import Expert, Hedge
+from streamboost.boosting.hedge import Expert
 from streamboost.kernels.combining import FAR, HALF_LIFE, MARGIN, RIDGE, SCALE_HALF_LIFE
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
 from streamboost.persistence.object_graph import same_state
@@ -25,32 +26,6 @@ LOSSES = [
     Softmax(n_classes=3),
 ]
 seeds = st.integers(0, 2**32)
-
-
-def rows_for(loss, seed, n=12, n_experts=4):
-    """What experts say of n rows (n, E, m), and the targets (n, k)."""
-    rng = np.random.default_rng(seed)
-    scores = 2.0 * rng.normal(size=(n, n_experts, loss.n_outputs))
-    if isinstance(loss, Softmax):
-        return scores, rng.integers(loss.n_classes, size=(n, 1)).astype(float)
-    if isinstance(loss, (Logistic, Hinge)):
-        return scores, rng.choice([-1.0, 1.0], size=(n, loss.n_outputs))
-    if isinstance(loss, Poisson):
-        return scores, rng.poisson(2.0, size=(n, loss.n_outputs)).astype(float)
-    return scores, rng.normal(size=(n, loss.n_outputs))
-
-
-def opened(loss, n_experts=4, **options):
-    hedge = Hedge([(0, e) for e in range(n_experts)], **options)
-    hedge.open(loss)
-    return hedge
-
-
-def taught(loss, seed=0, n=12, n_experts=4):
-    hedge = opened(loss, n_experts)
-    for scores, y in zip(*rows_for(loss, seed, n, n_experts), strict=True):
-        hedge.learn(scores, y, loss)
-    return hedge
 
 
 # What it is

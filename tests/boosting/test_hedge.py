@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from taught_hedges import opened, rows_for, taught
 
 from streamboost.boosting.hedge import CAUTION, FAR_OFF, LOG_SHARE, SURPRISE, WRONG_SHARE, Expert, Hedge, expert_losses
 from streamboost.losses import Absolute, Hinge, Huber, Logistic, Poisson, Quantile, Softmax, Squared
@@ -27,32 +28,6 @@ LOSSES = [
 ]
 seeds = st.integers(0, 2**32)
 ids = repr
-
-
-def rows_for(loss, seed, n=12, n_experts=4):
-    """What experts say of n rows (n, E, m), and the targets (n, k)."""
-    rng = np.random.default_rng(seed)
-    scores = 2.0 * rng.normal(size=(n, n_experts, loss.n_outputs))
-    if isinstance(loss, Softmax):
-        return scores, rng.integers(loss.n_classes, size=(n, 1)).astype(float)
-    if isinstance(loss, (Logistic, Hinge)):
-        return scores, rng.choice([-1.0, 1.0], size=(n, loss.n_outputs))
-    if isinstance(loss, Poisson):
-        return scores, rng.poisson(2.0, size=(n, loss.n_outputs)).astype(float)
-    return scores, rng.normal(size=(n, loss.n_outputs))
-
-
-def opened(loss, n_experts=4, **options):
-    hedge = Hedge([(0, e) for e in range(n_experts)], **options)
-    hedge.open(loss)
-    return hedge
-
-
-def taught(loss, seed=0, n=12, n_experts=4, **options):
-    hedge = opened(loss, n_experts, **options)
-    for said, y in zip(*rows_for(loss, seed, n, n_experts), strict=True):
-        hedge.learn(said, y, loss)
-    return hedge
 
 
 # What it is
