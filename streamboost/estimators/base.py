@@ -82,8 +82,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
-    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
-    max_classes: int = 1_000  # likewise
+    max_columns: int = defaults.MOST_COLUMNS
+    max_classes: int = defaults.MOST_CLASSES
 
     @refuse_unknown
     def __init__(
@@ -108,6 +108,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         new_columns: Literal["error", "grow"] = "error",
         date_parts: bool = True,
         memory_limit_mb: float | None = None,
+        max_columns: int = defaults.MOST_COLUMNS,
+        max_classes: int = defaults.MOST_CLASSES,
         n_jobs: int | None = None,
         random_state: Any = None,
         semantics: UpdateMode | None = None,
@@ -120,7 +122,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.readout, self.iterate = readout, iterate
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
-        self.date_parts = date_parts
+        self.date_parts, self.max_columns, self.max_classes = date_parts, max_columns, max_classes
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; an unknown one is refused with the one that was probably meant."""
@@ -376,6 +378,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
         """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        defaults.check_limits(self)
         n_classes = 0 if labels is None else len(labels)
         for what, n, most in (
             ("columns", encoder.n_features, self.max_columns),

@@ -44,7 +44,9 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, n_jobs, random_state
+    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, max_columns, max_classes
+        As in :class:`SGBRegressor`.
+    n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
