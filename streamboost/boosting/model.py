@@ -14,6 +14,7 @@ from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacemen
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
 from streamboost.boosting.importances import Sample, measure_importances
 from streamboost.boosting.loops import choose
+from streamboost.boosting.undo import Undo, is_needed
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
@@ -55,6 +56,8 @@ class BoostedModel(ABC):
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """Predict each row, then learn it; return the scores made before learning, (n, m).
 
+        Whatever is raised, but for an interrupt, which comes between whole rows, the model is then what it was before.
+
         Parameters
         ----------
         X : array of shape (n, d)
@@ -69,7 +72,13 @@ class BoostedModel(ABC):
         section = object()
         try:
             critical_section.enter(self, section)
-            return self.learn_checked(X, y, weight)
+            undo = Undo(self, len(X)) if len(X) and is_needed(self, len(X)) else None
+            try:
+                return self.learn_checked(X, y, weight)
+            except Exception:
+                if undo is not None:
+                    undo.restore()
+                raise
         finally:
             critical_section.leave(self, section)
 

@@ -27,12 +27,13 @@ from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
+from streamboost.boosting.undo import is_needed
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.estimators.undo import Undo, is_needed
+from streamboost.estimators.undo import Undo
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -306,7 +307,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
             except Exception:  # an interrupt comes between whole rows, which stay learned
                 if undo is not None:
-                    undo.restore(self)
+                    undo.restore()
                 raise
         finally:
             critical_section.leave(self, section)
