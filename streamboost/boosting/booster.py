@@ -364,7 +364,7 @@ class Booster(BoostedModel):
     def not_finite(self) -> FloatingPointError:
         """What to say when a row cannot be learned."""
         return FloatingPointError(
-            f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so that row was not learned. "
+            f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so these rows were not learned. "
             "Use a smaller step size, or a projection (ResidualProjection with a domain)."
         )
 

@@ -42,7 +42,7 @@ def _column_pages(file: memoryview, column: Any, kind: Any) -> ColumnPages:
     largest = n_values = shared = 0
     while at < end and n_left > 0:
         header, at = _struct(file, at)
-        page, unpacked, packed = (int(header.get(field, 0)) for field in (TYPE, UNPACKED, PACKED))
+        page, unpacked, packed = (_count(header, (field,)) for field in (TYPE, UNPACKED, PACKED))
         n = _count(header, N_VALUES.get(page, ()))
         if min(unpacked, packed, n) < 0 or at + packed > len(file):
             raise ValueError("a page reaches beyond the file")
@@ -61,6 +61,7 @@ def _column_pages(file: memoryview, column: Any, kind: Any) -> ColumnPages:
 
 
 def _count(header: Any, fields: Sequence[int]) -> int:
+    """Return a number by the fields that lead to it; 0 if there is none."""
     for field in fields:
         header = header.get(field, {}) if isinstance(header, dict) else {}
     return header if isinstance(header, int) else 0
@@ -115,6 +116,8 @@ def _end_of_elements(data: memoryview, at: int, kind: int, depth: int) -> int:
         if n == 15:
             n, at = _varint(data, at)
     for _ in range(n):
+        if at > len(data):
+            raise ValueError("the header of a page ends beyond the file")
         for part in kinds:
             _, at = (None, at + 1) if part in (TRUE, FALSE) else _value(data, at, part, depth + 1)
     return at

@@ -138,7 +138,7 @@ def main(directory, first, step):
     warnings.simplefilter("ignore")
     for path in sorted(Path(directory).glob("*.safetensors"))[int(first) :: int(step)]:
         print(path.stem.partition("-")[0], end=" ", flush=True)
-        signal.alarm(20)  # which ends the process, even in a kernel
+        signal.alarm(90)  # which ends the process, even in a kernel
         try:
             use(path)
             print("used", flush=True)

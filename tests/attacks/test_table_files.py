@@ -1,16 +1,18 @@
 """Parquet and Arrow files that are small and become large, or are wider than any stream of rows."""
 
 import gzip
+import re
 import subprocess
 import sys
 from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamboost.sources import FileSource, arrow_messages, table_files
+from streamboost.sources import FileSource, arrow_messages, parquet_pages, table_files
 from streamboost.sources.parquet_pages import read_pages
 
 BECOMES = "of it become .* at once, expected at most"
@@ -214,3 +216,44 @@ def test_pages_are_found_as_they_were_written(tmp_path, options):
         for c in range(2):
             assert 0 < pages[c].unpacked <= group.column(c).total_uncompressed_size
         assert pages[1].is_coded is options.get("use_dictionary", True)
+
+
+FUZZ = """
+import random, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from bodies import damaged
+from streamboost.sources import FileSource
+path, told = Path(sys.argv[1]), {"read": 0, "refused": 0}
+data = path.read_bytes()
+for seed in range(int(sys.argv[3])):
+    signal.alarm(30)
+    path.write_bytes(damaged(data, random.Random(seed)) or b"x")
+    try:
+        for batch in FileSource(path).read():
+            batch.table.validate(full=True)
+        told["read"] += 1
+    except ValueError:
+        told["refused"] += 1
+print(told)
+"""
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
+def test_damaged_files_are_read_or_refused(tmp_path, request, name):
+    rng, n = np.random.default_rng(0), 1_500 if request.config.getoption("--long") else 200
+    columns = {"x": rng.normal(size=300), "t": rng.choice(["a", "bb", None], 300), "l": [[1.5, None]] * 300}
+    (as_parquet if name.endswith("parquet") else as_arrow)(pa.table(columns), tmp_path / name)
+    command = [sys.executable, "-c", FUZZ, str(tmp_path / name), str(Path(__file__).parent), str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert sum(map(int, re.findall(r"\d+", done.stdout))) == n
+
+
+def test_the_header_of_a_page_that_lists_more_than_there_is_ends_at_once():
+    n = b"\xff" * 8 + b"\x7f"  # 2 ** 63 - 1
+    for kind in (1, 3, 7):  # truths, bytes, floats: nothing is read of them
+        with pytest.raises(ValueError, match="ends beyond the file"):
+            parquet_pages._struct(memoryview(b"\x19" + bytes([0xF0 + kind]) + n), 0)
+    with pytest.raises(ValueError, match="nested too deep"):
+        parquet_pages._struct(memoryview(b"\x1c" * 100), 0)
