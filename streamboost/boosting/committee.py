@@ -178,14 +178,14 @@ class Committee(BoostedModel):
             warnings.warn(f"to stay within memory_limit_mb={self.memory_limit_mb}, {change}.", stacklevel=2)
         return change is not None
 
-    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray) -> FloatArray:
         """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section.
 
         Weights count relative to the mean of those seen so far, this row's among them, so that of a first row every
         weight is 1. A row of weight 0 is scored, and otherwise as if it had not come.
         """
         if not weight.all():
-            return self._learn_those_that_count(X, y, weight)
+            return self._learn_those_that_count(X, y, weight, early)
         before, means = self.n_rows, weight
         if not (weight == self.mean_weight).all():
             means = running_means(weight, self.mean_weight, before)
@@ -193,7 +193,7 @@ class Committee(BoostedModel):
             for booster in self.boosters:
                 booster.origin = y[0].copy()
         try:
-            scores = super().learn_checked(X, y, weight / means)
+            scores = super().learn_checked(X, y, weight / means, early)
         finally:
             if (learned := self.n_rows - before) > 0:  # all of them, or as many as were
                 self.mean_weight = float(means[learned - 1])
@@ -201,14 +201,16 @@ class Committee(BoostedModel):
             scores[: self.boosters[0].step_rows(len(X))] = 0.0  # of a first step nothing was known, not even the origin
         return scores
 
-    def _learn_those_that_count(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_those_that_count(
+        self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         """Learn the rows of weights above 0; score the others as they come, or first where rows share a step."""
         scores, counts = np.zeros((len(X), self.loss.n_outputs)), weight > 0
         is_sequential = self.boosters[0].step_rows(len(X)) == 1
         runs = np.split(np.arange(len(X)), np.flatnonzero(np.diff(counts)) + 1) if is_sequential else []
         for rows in runs or [np.flatnonzero(~counts), np.flatnonzero(counts)]:
             if len(rows) and counts[rows[0]]:
-                scores[rows] = self.learn_checked(X[rows], y[rows], weight[rows])
+                scores[rows] = self.learn_checked(X[rows], y[rows], weight[rows], early[rows])
             elif len(rows) and self.n_rows:
                 scores[rows] = self.score_checked(X[rows])
         return scores

@@ -148,9 +148,12 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         self._learn_prepared(self._prepare(X, y, sample_weight))
         return self
 
-    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
-        """Predict each row, then learn it; return the predictions made before learning."""
-        return self.predict_from_scores(self._learn_prepared(self._prepare(X, y, sample_weight)))
+    def learn(self, X: Any, y: Any, sample_weight: Any = None, *, expert_scores: Any = None) -> FloatArray:
+        """Predict each row, then learn it; return the predictions made before learning.
+
+        ``expert_scores`` are what :meth:`expert_scores` gave of these rows earlier, if their labels come late.
+        """
+        return self.learn_prepared(self.prepare(X, y, sample_weight, expert_scores=expert_scores))
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
