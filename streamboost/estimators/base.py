@@ -29,7 +29,7 @@ from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
 from streamboost.boosting.hedge import not_kept
 from streamboost.errors import frozen, refused, require
-from streamboost.estimators import defaults, freezing
+from streamboost.estimators import defaults, explaining, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets, check_expert_scores
 from streamboost.estimators.row_order import warn_of_tail
@@ -606,6 +606,61 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the raw scores after the first learner, the first two, and so on."""
         rows = self.encode(X)
         return map(self._class_scores, self.committee_.staged_scores(rows))
+
+    # Why it predicts what it does.
+
+    def explain(self, X: Any) -> FloatArray:
+        """Return what each column contributes to the score of every row, and last what none does, (n, d + 1).
+
+        They add up to the score: of a regressor what :meth:`predict` returns (under losses for counts its logarithm),
+        of a classifier what ``decision_function`` returns; of several classes or outputs, (n, d + 1, m). Trees count by
+        path-dependent Shapley values, the base by its terms, both as the hedge listens to them; the last number is
+        what is said of no row in particular, nearly the same for all rows. A frozen base, which says nothing of
+        columns, is in it, too. See ``docs/explain.md``.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).fit(X, y)
+        >>> contributions = model.explain(X[:5])
+        >>> contributions.shape, bool(abs(contributions.sum(axis=1) - model.predict(X[:5])).max() < 1e-9)
+        ((5, 11), True)
+        """
+        return explaining.explain(self, X)
+
+    def explain_one(self, x: Row) -> explaining.Contributions:
+        """Return what each column contributes to the score of one dict row, by name, the largest first, and the rest.
+
+        Of several classes or outputs each is a dict, by label or number.
+        """
+        return explaining.explain_one(self, x)
+
+    @staticmethod
+    def explain_change(
+        x_then: Any, x_now: Any, model_then: StreamEstimator, model_now: StreamEstimator
+    ) -> explaining.Change:
+        """Return why scores changed, (n, d + 1) each: ``input``, what the rows did, and ``model``, what it learned.
+
+        For ``model_then`` keep a ``freeze()`` of the model. Both together add up to the difference of the scores.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).partial_fit(X[:1000], y[:1000])
+        >>> then = model.freeze()
+        >>> model = model.partial_fit(X[1000:], y[1000:])
+        >>> change = model.explain_change(X[:1], X[1:2], then, model)
+        >>> difference = model.predict(X[1:2]) - then.predict(X[:1])
+        >>> bool(abs((change.input + change.model).sum(axis=1) - difference).max() < 1e-9)
+        True
+        """
+        return explaining.explain_change(x_then, x_now, model_then, model_now)
+
+    def shap_explanation(self, X: Any) -> Any:
+        """Return :meth:`explain` as a ``shap.Explanation``, for the plots of shap, if that is installed."""
+        return explaining.shap_explanation(self, X)
 
     # What the model says of itself.
 
