@@ -14,6 +14,7 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge, not_kept
 from streamboost.boosting.importances import Sample, measure_importances
+from streamboost.boosting.intervals import Intervals
 from streamboost.boosting.loops import choose
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
@@ -43,6 +44,7 @@ class BoostedModel(ABC):
     n_jobs: int | None = None
     drift_replacement: DriftReplacement | None = None
     growth: Growth | None = None
+    intervals: Intervals | None = None
     is_open: bool
     origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
     is_frozen: bool = False  # whether it predicts only
@@ -93,6 +95,9 @@ class BoostedModel(ABC):
         start = 0
         while start < len(X):
             stop = choose(self).learn(self, chunk, early, scores, start)
+            if self.intervals is not None:
+                rows = slice(start, stop)
+                self.intervals.learn(X[rows], self.loss.predict(scores[rows]), y[rows], weight[rows])
             if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
                 self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
                 if self.growth is not None:

@@ -30,6 +30,7 @@ MODULES = {
     "streamboost.estimators.regressor": "SGBRegressor",
     "streamboost.runs.guard": "Guard",
     "streamboost.boosting.hedge": "Hedge",
+    "streamboost.boosting.intervals": "Intervals",
     "streamboost.boosting.reservoir": "Reservoir",
     "streamboost.features.labels": "Labels",
     "streamboost.losses.base": "Scale",
