@@ -20,20 +20,25 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.streams import load_real
+from benchmarks.streams import load
 from streamboost import SGBRegressor, datasets
 from streamboost._types import FloatArray
 from streamboost.boosting.intervals import Intervals
 from streamboost.losses import Squared
 
-COVERAGE, WINDOW = 0.9, 1000
+COVERAGE, WINDOW, ALL = 0.9, 1000, 1_000_000
 MISS = 1.0 - COVERAGE
 RESULTS = Path(__file__).parent / "results" / "intervals.json"
 
 
 def streams() -> dict[str, tuple[FloatArray, FloatArray]]:
     """Rows and targets of every stream."""
-    found = {name: load_real(name) for name in ("electricity_price", "bike_sharing", "metro_traffic", "cal_housing")}
+    electricity = load("electricity", ALL, 0).X
+    price = 3  # of New South Wales, among the columns
+    found = {"price of electricity": (np.delete(electricity, price, axis=1), electricity[:, price])}
+    for name in ("bike_sharing", "metro_traffic", "cal_housing"):
+        stream = load(name, ALL, 0)
+        found[name] = stream.X, stream.y
     X, y, *_ = datasets.friedman(30_000, noise=1.0, seed=0)
     found["friedman, abrupt"] = X, np.where(np.arange(len(y)) < 15_000, y, 20.0 - y)
     rng = np.random.default_rng(0)
