@@ -121,7 +121,8 @@ def scale_free(errors: FloatArray) -> FloatArray:
 
 
 METHODS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "adaptive, 2021": adaptive, "tuned, 2022": dynamically_tuned, "tracking, 2023": tracking, "scale-free, 2023": scale_free
+    "adaptive, 2021": adaptive, "tuned, 2022": dynamically_tuned, "tracking, 2023": tracking,
+    "scale-free, 2023": scale_free,
 }  # fmt: skip
 
 
