@@ -84,7 +84,7 @@ class Intervals:
 
     def predict(self, X: FloatArray, predictions: FloatArray, coverage: float) -> FloatArray:
         """Return the ends of intervals around predictions (n, m), (n, m, 2)."""
-        level = _checked(coverage)
+        level = check_coverage(coverage)
         ends = np.empty((*predictions.shape, 2))
         ends[...] = -np.inf, np.inf
         if self.n_rows < FEWEST_ROWS:
@@ -98,7 +98,7 @@ class Intervals:
 
     def least_probability(self, coverage: float) -> float:
         """Return the probability that a class needs to be in a set of this coverage."""
-        level = _checked(coverage)
+        level = check_coverage(coverage)
         if self.n_rows < FEWEST_ROWS:
             return 0.0
         return 1.0 - float(np.interp(level, self.levels, kernels.read_quantiles(self._quantiles(0))))
@@ -129,7 +129,8 @@ def _surprise(probabilities: FloatArray, y: FloatArray) -> FloatArray:
     return 1.0 - np.take_along_axis(probabilities, codes[:, None], axis=1)[:, 0]
 
 
-def _checked(coverage: float) -> float:
+def check_coverage(coverage: float) -> float:
+    """Return a coverage, or refuse it."""
     low, high = COVERAGES[[0, -1]]
     if not isinstance(coverage, (int, float, np.number)) or not low <= coverage <= high:
         raise ValueError(f"coverage is {coverage!r}, expected a number from {low} to {high}, such as 0.9.")
