@@ -280,7 +280,8 @@ class Brier(MeanMetric):
         p = predicted.values
         came = np.arange(p.shape[1]) == columns[:, None]
         distance = ((p - came) ** 2).sum(axis=1) + (columns < 0)  # a class without a column has probability 0
-        return (distance * (0.5 if p.shape[1] == 2 else 1.0))[:, None]
+        counted: FloatArray = distance * (0.5 if p.shape[1] == 2 else 1.0)
+        return counted[:, None]
 
 
 class ECE(Metric[FloatArray]):
