@@ -8,6 +8,7 @@ wherever a model comes from outside: from a file, and from a pickle. Options go 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -55,6 +56,12 @@ def check_model(model: object) -> None:
         ...
     streamboost.errors.SnapshotError: TreeStack.feature goes up to 1073741824, expected numbers below 3. It was not ...
     """
+    for name, value in parts_of(model):
+        _check_object(name, value)
+
+
+def parts_of(model: object) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that a model is made of, each once, with their names in files."""
     seen: set[int] = set()
     stack: list[Any] = [model]
     while stack:
@@ -66,7 +73,7 @@ def check_model(model: object) -> None:
                 stack.extend(value.values() if cls is dict else value)
         elif (name := name_of(cls)) is not None and id(value) not in seen:
             seen.add(id(value))
-            _check_object(name, value)
+            yield name, value
             stack.extend(getattr(value, "__dict__", {}).values())
 
 

@@ -37,7 +37,7 @@ MODULES = {
     "streamboost.losses.classes": "Hinge Logistic Softmax",
     "streamboost.evaluation.metric_base": "Ring",
     "streamboost.evaluation.metrics": "AUC Accuracy Counts Kappa LogLoss MAE Mean R2 RMSE Spread",
-    "streamboost.replay": "Replay",
+    "streamboost.replay": "PastSums Replay",
     "streamboost.evaluation.scorebook": "ScoreBook",
     "streamboost.stacks.conv": "ConvStack",
     "streamboost.stacks.linear": "LinearStack",
