@@ -73,6 +73,7 @@ class Replay:
     """
 
     __slots__ = ("__dict__", "_past")  # what a checkpoint was told is not part of the state
+    _past: PastSums | None
 
     def __init__(
         self,
@@ -254,7 +255,10 @@ class Replay:
         if self.fill + len(X) > len(self._X) and len(self._X) < most:  # room is made as rows come
             room = min(max(self.fill + len(X), 2 * len(self._X)), most)
             self._hold(self._newest(self.fill), int(room))
-        where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
+        at, n = int(self.counts[AT]), len(X)
+        where: slice | IntArray = slice(at, at + n)
+        if at + n > len(self._X):  # round the end of the ring
+            where = (at + np.arange(n)) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
         if self._leaf_ids is not None and leaf_ids is not None:
             self._leaf_ids[where] = leaf_ids
@@ -266,9 +270,10 @@ class Replay:
             self.past.sums[where], self.past.since[where] = targets, self.turn
         if self._codes is not None and self.warm and not self.sleeps:
             self._codes[:, where] = self.bins.encode(X)
-        self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
-        self.counts[FILL] = min(len(self._X), self.fill + len(X))
-        self.counts[[WAITED, SEEN]] += len(X)
+        self.counts[AT] = (at + n) % len(self._X)
+        self.counts[FILL] = min(len(self._X), self.fill + n)
+        self.counts[WAITED] += n
+        self.counts[SEEN] += n
 
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from small_tiles import shrink
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from small_tiles import shrink
 
 from streamboost import SGBClassifier, SGBRegressor, load
 from streamboost.bases import Constant
