@@ -39,7 +39,7 @@ MODULES = {
     "streamboost.evaluation.class_metrics": "AUC Accuracy BalancedAccuracy Brier Counts ECE F1 Kappa LogLoss PRAUC",
     "streamboost.evaluation.metric_base": "Mean Ring",
     "streamboost.evaluation.metrics": "MAE Pinball R2 RMSE Spread",
-    "streamboost.replay": "Replay",
+    "streamboost.replay": "PastSums Replay",
     "streamboost.evaluation.scorebook": "ScoreBook",
     "streamboost.stacks.conv": "ConvStack",
     "streamboost.stacks.linear": "LinearStack",
