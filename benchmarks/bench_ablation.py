@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import streams
+from benchmarks import scores, streams
 from benchmarks.bench_accuracy import error, keep, parser_of
 from benchmarks.peers import Streamboost
 from benchmarks.report import figure, table
@@ -146,11 +146,9 @@ def run(job: tuple[str, int, int, str]) -> dict[str, float]:
 
 
 def probability_losses(said: NDArray[np.float64], y: NDArray[Any]) -> dict[str, float]:
-    """The log loss, and how far shares of right answers are from what was promised, in 15 parts by probability."""
-    own, surest, is_right = said[np.arange(len(y)), y], said.max(axis=1), said.argmax(axis=1) == y
-    part = np.minimum((15 * surest).astype(int), 14)
-    apart = np.abs(np.bincount(part, weights=is_right - surest, minlength=15))
-    return {"log_loss": float(-np.log(np.maximum(own, 1e-15)).mean()), "calibration": float(apart.sum() / len(y))}
+    """The log loss, and the calibration error."""
+    own = np.maximum(said[np.arange(len(y)), y], 1e-15)
+    return {"log_loss": float(-np.log(own).mean()), "calibration": scores.calibration_error(said, y)}
 
 
 @contextmanager

@@ -170,6 +170,15 @@ def test_scores_up_to_the_end_of_each_block_follow_from_the_blocks(y, seed):
         assert scores.cumulative(name, blocks[name], len(y)) == pytest.approx([values[:end].mean() for end in ends])
 
 
+def test_the_calibration_error_is_what_was_promised_beyond_what_came_true():
+    y, sure = np.repeat([0, 1], 500), np.tile([0.7, 0.3], (1000, 1))
+    assert scores.calibration_error(sure, y) == pytest.approx(0.2)  # half of them were right
+    assert scores.calibration_error(sure, np.repeat([0, 1], [700, 300])) == pytest.approx(0.0)
+    mixed = np.where(y[:, None] == 0, sure, [0.1, 0.9])  # 0.7 was too low, and so was 0.9: parts do not make up for it
+    assert scores.calibration_error(mixed, y) == pytest.approx((0.3 + 0.1) / 2)
+    assert scores.calibration_error(mixed, 1 - y) == pytest.approx((0.7 + 0.9) / 2)
+
+
 def test_no_answer_is_zero_and_no_opinion_is_every_class_alike():
     numbers, n_bad = scores.tidy(np.array([1.0, np.nan, np.inf]))
     assert (numbers.tolist(), n_bad) == ([1, 0, 0], 2)
