@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import benchmarks
+import streamboost
 from benchmarks import (
     bench_ablation,
     bench_drift,
@@ -253,7 +254,15 @@ def test_a_model_without_succession_never_drops_its_memory():
 
 @pytest.mark.parametrize("name", bench_ablation.VARIANTS)
 def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
-    settings, change, chunk = bench_ablation.VARIANTS[name]
+    settings, change, chunk, edits = bench_ablation.VARIANTS[name]
+    if edits:
+        folder = bench_ablation.copy_with(name) / "streamboost"
+        own = Path(streamboost.__file__).parent
+        changed = [
+            file for file in own.rglob("*.py") if file.read_text() != (folder / file.relative_to(own)).read_text()
+        ]
+        assert [str(file.relative_to(own)) for file in changed] == [edits[0].file]
+        return
     X, y, *_ = datasets.friedman(64)
     usual = SGBRegressor(random_state=0)
     usual.learn(X, y)
@@ -266,7 +275,7 @@ def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
         boosters = [(repr(b.replay), b.stack.max_features, type(b.base), b.update_mode) for b in committee.boosters]
         combination = committee.hedge.combination.combines, committee.hedge.combination.holds
         makes = committee.steps, committee.half_lives, committee.readout, committee.drift_replacement is None
-        return boosters, *makes, *combination
+        return boosters, committee.growth is None, *makes, *combination
 
     assert (make(model) != make(usual)) == (name != bench_ablation.DEFAULT)
     assert chunk == (16 if model.update_mode == "minibatch" else 500)
