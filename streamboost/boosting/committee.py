@@ -19,6 +19,8 @@ from streamboost.boosting.booster import Booster
 from streamboost.boosting.drift_replacement import DriftReplacement, Event
 from streamboost.boosting.growth import Growth
 from streamboost.boosting.hedge import HALF_LIVES, Expert, Hedge
+from streamboost.boosting.intervals import Intervals, has_intervals
+from streamboost.boosting.loops import choose
 from streamboost.boosting.loops.plain import read_out
 from streamboost.boosting.model import BoostedModel
 from streamboost.descents import GradientDescent
@@ -147,6 +149,7 @@ class Committee(BoostedModel):
         for booster in self.boosters:
             booster.allocate(n_features, n_targets)
         self.hedge.open(self.loss)
+        self.intervals = Intervals(self.loss, n_features) if has_intervals(self.loss) else None
         self.is_open = True
         self.set_categorical(self.categorical, self.n_levels)
 
@@ -161,6 +164,8 @@ class Committee(BoostedModel):
             raise ValueError(f"the boosters are of different columns or outputs: {shapes}")
         if any(booster.is_frozen is not self.is_frozen for booster in self.boosters):
             raise ValueError("some boosters are frozen and some are not")
+        if any(booster.is_open is not self.is_open for booster in self.boosters):
+            raise ValueError("some boosters have learned and some have not")
         if self.drift_replacement is not None and not (self.paired_test[:2] < E).all():
             raise ValueError(f"a paired test is of experts {self.paired_test[:2].tolist()}, of which there are {E}")
         return {"drift_replacement.paired_test": ArraySpec("f8", (6,))}
@@ -192,6 +197,8 @@ class Committee(BoostedModel):
         if not before and len(y) and self._can_shift():
             for booster in self.boosters:
                 booster.origin = y[0].copy()
+        if self.intervals is None and self.is_open and has_intervals(self.loss):  # of an older file
+            self.intervals = Intervals(self.loss, X.shape[1])
         try:
             scores = super().learn_checked(X, y, weight / means, early)
         finally:
@@ -226,6 +233,13 @@ class Committee(BoostedModel):
         for i in range(1, max(walk.shape[1] for walk in walks)):
             scores = read_out(self, [walk[:, : i + 1] for walk in walks])
             yield scores if self.origin is None else scores + self.origin
+
+    def predict_intervals(self, X: FloatArray, coverage: float) -> FloatArray:
+        """Return the ends of the interval around every prediction, (n, m, 2), of rows (n, d) that were checked."""
+        relative = self.loss.predict(choose(self).score(self, X))
+        intervals = self.intervals or Intervals(self.loss, X.shape[1])
+        ends = intervals.predict(X, relative, coverage)
+        return ends if self.origin is None else ends + self.origin[:, None]
 
     def for_prediction(self) -> Committee:
         """Return a committee of frozen boosters; see :meth:`Booster.for_prediction`."""
@@ -280,6 +294,8 @@ class Committee(BoostedModel):
         self._fit(self.boosters[0].stack.n_features + k)
         for booster in self.boosters:
             booster.add_features(k)
+        if self.intervals is not None:
+            self.intervals.add_features(k)
 
     def set_categorical(self, columns: Sequence[int], n_levels: int) -> None:
         """Learn that columns hold the numbers of levels, of which ``n_levels`` are to be told apart."""

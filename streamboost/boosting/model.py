@@ -14,7 +14,9 @@ from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
 from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge, not_kept
 from streamboost.boosting.importances import Sample, measure_importances
+from streamboost.boosting.intervals import Intervals
 from streamboost.boosting.loops import choose
+from streamboost.boosting.undo import Undo, is_needed
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
@@ -43,6 +45,7 @@ class BoostedModel(ABC):
     n_jobs: int | None = None
     drift_replacement: DriftReplacement | None = None
     growth: Growth | None = None
+    intervals: Intervals | None = None
     is_open: bool
     origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
     is_frozen: bool = False  # whether it predicts only
@@ -55,6 +58,8 @@ class BoostedModel(ABC):
 
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """Predict each row, then learn it; return the scores made before learning, (n, m).
+
+        Whatever is raised, but for an interrupt, which comes between whole rows, the model is then what it was before.
 
         Parameters
         ----------
@@ -70,7 +75,13 @@ class BoostedModel(ABC):
         section = object()
         try:
             critical_section.enter(self, section)
-            return self.learn_checked(X, y, weight, not_kept(len(X)))
+            undo = Undo(self, len(X)) if len(X) and is_needed(self, len(X)) else None
+            try:
+                return self.learn_checked(X, y, weight, not_kept(len(X)))
+            except Exception:
+                if undo is not None:
+                    undo.restore()
+                raise
         finally:
             critical_section.leave(self, section)
 
@@ -93,6 +104,9 @@ class BoostedModel(ABC):
         start = 0
         while start < len(X):
             stop = choose(self).learn(self, chunk, early, scores, start)
+            if self.intervals is not None:
+                rows = slice(start, stop)
+                self.intervals.learn(X[rows], self.loss.predict(scores[rows]), y[rows], weight[rows])
             if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
                 self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
                 if self.growth is not None:

@@ -28,12 +28,13 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
 from streamboost.boosting.hedge import not_kept
+from streamboost.boosting.undo import is_needed
 from streamboost.errors import frozen, refused, require
-from streamboost.estimators import defaults, freezing
+from streamboost.estimators import defaults, explaining, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets, check_expert_scores
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.estimators.undo import Undo, is_needed
+from streamboost.estimators.undo import Undo
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -83,8 +84,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
-    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
-    max_classes: int = 1_000  # likewise
+    max_columns: int = defaults.MOST_COLUMNS
+    max_classes: int = defaults.MOST_CLASSES
 
     @refuse_unknown
     def __init__(
@@ -109,6 +110,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         new_columns: Literal["error", "grow"] = "error",
         date_parts: bool = True,
         memory_limit_mb: float | None = None,
+        max_columns: int = defaults.MOST_COLUMNS,
+        max_classes: int = defaults.MOST_CLASSES,
         n_jobs: int | None = None,
         random_state: Any = None,
         semantics: UpdateMode | None = None,
@@ -121,7 +124,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.readout, self.iterate = readout, iterate
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
-        self.date_parts = date_parts
+        self.date_parts, self.max_columns, self.max_classes = date_parts, max_columns, max_classes
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; an unknown one is refused with the one that was probably meant."""
@@ -312,7 +315,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 return self._learn_classes(prepared.X, prepared.targets, prepared.weight, early)
             except Exception:  # an interrupt comes between whole rows, which stay learned
                 if undo is not None:
-                    undo.restore(self)
+                    undo.restore()
                 raise
         finally:
             critical_section.leave(self, section)
@@ -384,6 +387,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
         """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        defaults.check_limits(self)
         n_classes = 0 if labels is None else len(labels)
         for what, n, most in (
             ("columns", encoder.n_features, self.max_columns),
@@ -606,6 +610,61 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the raw scores after the first learner, the first two, and so on."""
         rows = self.encode(X)
         return map(self._class_scores, self.committee_.staged_scores(rows))
+
+    # Why it predicts what it does.
+
+    def explain(self, X: Any) -> FloatArray:
+        """Return what each column contributes to the score of every row, and last what none does, (n, d + 1).
+
+        They add up to the score: of a regressor what :meth:`predict` returns (under losses for counts its logarithm),
+        of a classifier what ``decision_function`` returns; of several classes or outputs, (n, d + 1, m). Trees count by
+        path-dependent Shapley values, the base by its terms, both as the hedge listens to them; the last number is
+        what is said of no row in particular, nearly the same for all rows. A frozen base, which says nothing of
+        columns, is in it, too. See ``docs/explain.md``.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).fit(X, y)
+        >>> contributions = model.explain(X[:5])
+        >>> contributions.shape, bool(abs(contributions.sum(axis=1) - model.predict(X[:5])).max() < 1e-9)
+        ((5, 11), True)
+        """
+        return explaining.explain(self, X)
+
+    def explain_one(self, x: Row) -> explaining.Contributions:
+        """Return what each column contributes to the score of one dict row, by name, the largest first, and the rest.
+
+        Of several classes or outputs each is a dict, by label or number.
+        """
+        return explaining.explain_one(self, x)
+
+    @staticmethod
+    def explain_change(
+        x_then: Any, x_now: Any, model_then: StreamEstimator, model_now: StreamEstimator
+    ) -> explaining.Change:
+        """Return why scores changed, (n, d + 1) each: ``input``, what the rows did, and ``model``, what it learned.
+
+        For ``model_then`` keep a ``freeze()`` of the model. Both together add up to the difference of the scores.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).partial_fit(X[:1000], y[:1000])
+        >>> then = model.freeze()
+        >>> model = model.partial_fit(X[1000:], y[1000:])
+        >>> change = model.explain_change(X[:1], X[1:2], then, model)
+        >>> difference = model.predict(X[1:2]) - then.predict(X[:1])
+        >>> bool(abs((change.input + change.model).sum(axis=1) - difference).max() < 1e-9)
+        True
+        """
+        return explaining.explain_change(x_then, x_now, model_then, model_now)
+
+    def shap_explanation(self, X: Any) -> Any:
+        """Return :meth:`explain` as a ``shap.Explanation``, for the plots of shap, if that is installed."""
+        return explaining.shap_explanation(self, X)
 
     # What the model says of itself.
 

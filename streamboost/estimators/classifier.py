@@ -44,7 +44,9 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, n_jobs, random_state
+    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, max_columns, max_classes
+        As in :class:`SGBRegressor`.
+    n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
@@ -144,6 +146,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
         """Predict probabilities with the first learner, the first two, and so on."""
         return map(self._probabilities, self._staged_scores(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_set(self, X: Any, coverage: float = 0.9) -> list[tuple[Any, ...]]:
+        """Return for every row the labels among which its class is, the most probable first; never none.
+
+        In the long run the share ``coverage`` (0.5 to 0.99) of classes is among them, or more: one label is enough
+        where the model is right as often. It is learned from the predictions made before each row was learned.
+        """
+        probabilities, labels = self.predict_proba(X), self.classes_.tolist()
+        intervals = self.committee_.intervals
+        least = 0.0 if intervals is None else intervals.least_probability(coverage)
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        sizes = np.maximum((probabilities >= least).sum(axis=1), 1)
+        return [tuple(labels[k] for k in row[:n]) for row, n in zip(order.tolist(), sizes.tolist(), strict=True)]
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; None before anything was learned."""

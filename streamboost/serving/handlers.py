@@ -29,6 +29,7 @@ from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightByte
 from streamboost.serving.monitoring import Monitoring, ScoreKeeper, without_paths
 from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
+from streamboost.sources.arrow_messages import decoded_bytes
 
 T = TypeVar("T")
 
@@ -250,7 +251,7 @@ class Handlers:
 
 def _held_bytes(rows: Any) -> int:
     """Return how many bytes a body has become, beside its own, where that may be far more."""
-    return arrow_bodies.decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
+    return decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
 
 
 def _is_arrow(request: Request) -> bool:
