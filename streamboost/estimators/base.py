@@ -562,8 +562,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def expert_scores(self, X: Any) -> FloatArray:
         """Return what each expert says of every row, (n, k): to be kept, and handed back when the labels come late.
 
-        ``learn``, ``learn_one`` and :meth:`prepare` take it as ``expert_scores=``. Whom to believe is then learned from
-        what experts said while the label was not there, as it will be for the rows to come.
+        ``learn``, ``learn_one`` and :meth:`prepare` take it as ``expert_scores=``. How experts are best combined, and
+        how sure to be, is then learned from what they said while the label was not there, as for the rows to come.
 
         Examples
         --------
