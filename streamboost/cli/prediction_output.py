@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from sklearn.base import is_classifier
 
 from streamboost.cli.arguments import UsageError, check_column
 from streamboost.cli.saved_models import known_columns
-from streamboost.estimators import SGBClassifier
-from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type
 from streamboost.runs.quarantine import plain_values
 
@@ -25,10 +24,10 @@ from streamboost.runs.quarantine import plain_values
 class PredictionColumns:
     """The columns to be written: row number, copied columns, prediction, probabilities; without rows, no schema."""
 
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any) -> None:
+    def __init__(self, model: Any, keep: Sequence[str], schema: Any) -> None:
         self.model, self.keep = model, list(dict.fromkeys(keep))
         self.kind, self.probabilities = pa.float64(), []
-        if isinstance(model, SGBClassifier):
+        if is_classifier(model):
             self.kind = label_type(pa.array(model.classes_.tolist()).type)
             if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]

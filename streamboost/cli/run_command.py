@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -173,8 +172,8 @@ def run(
         if before is not None:
             steps.check_same_scores(before, metric, window)
             predictions = steps.same_predictions(before, predictions, console)
-        is_begun = before is not None and key is None
-        start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
+        key = steps.same_key(before, key)
+        start = None if start_from is None or before is not None else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
         of_history, of_live = steps.split_options(context.params, then or source)
         live = then or source
@@ -194,7 +193,7 @@ def run(
         parameters = steps.parse_options(chosen, option or [])
         if before is not None:
             seeded = {} if seed is None or start_from is not None else {"random_state": seed}
-            steps.check_resumed(before, parameters | seeded, is_keyed=key is not None)
+            steps.check_resumed(before, parameters | seeded)
         else:
             if metric is not None:  # refuse those that are unknown, or not for this task and model
                 like = start or steps.ESTIMATORS[chosen](**parameters)
@@ -202,19 +201,21 @@ def run(
                 steps.check_applicable(asked, first, target)
             steps.check_parameters(chosen, parameters, first, target, [*ignored, key])
         usual = {"new_columns": "grow", "random_state": seed or 0}
-        if key is not None:
-            learner = steps.make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
+        if before is not None:
+            learner = None
+        elif key is not None:
+            learner = steps.make_keyed(key, chosen, start, usual | parameters)
         elif start is not None and parameters:
             told = "but a saved model keeps its parameters. Drop one."
             raise UsageError(f"--option and --start-from are both given, {told}")
         else:
-            learner = None if before else start or steps.ESTIMATORS[chosen](**usual | parameters)
+            learner = start or steps.ESTIMATORS[chosen](**usual | parameters)
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
         rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored, "kinds": opened.kinds}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
         goes_on = {"resume": resume or go_on, "new_source": is_new_source}
         one = Run(opened, learner, options, model, **goes_on, history=history)
-    with one, nullcontext() if key is None else closing(learner):
+    with one:
         if first is not None:
             print_columns(console, first, target, chosen, ignored, (history or opened).describe())
         if one.rows:

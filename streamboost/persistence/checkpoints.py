@@ -107,6 +107,8 @@ class CheckpointStore:
         for old in paths[: len(paths) + 1 - self.keep]:
             old.unlink(missing_ok=True)
         self._remove_segments()
+        if hasattr(checkpoint.model, "confirm_saved"):  # it has files of its own, some of which may go now
+            checkpoint.model.confirm_saved()
         return path
 
     def latest(self) -> Checkpoint | None:

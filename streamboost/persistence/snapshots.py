@@ -24,6 +24,7 @@ put together (:mod:`streamboost.persistence.array_specs`). What a stranger's mod
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -126,6 +127,7 @@ def segments_of(path: Path) -> set[str]:
 
 def pack(model: object, segments: SegmentStore | None = None) -> bytes:
     """The bytes that :func:`save` would write; long arrays are written to ``segments``, if there are any."""
+    model = _replaced(model, "to_saved", None if segments is None else segments.directory.parent)
     writer = _Writer(cuts_long=segments is not None)
     try:
         root = writer.value(model, "")
@@ -145,6 +147,20 @@ def pack(model: object, segments: SegmentStore | None = None) -> bytes:
         )
     at = data.index(SEAL) + len(SEAL)
     return data[:at] + _checksum(data, at) + data[at + len(BLANK) :]
+
+
+def _replaced(model: Any, method: str, directory: Path | None) -> Any:
+    """Return what stands for a model in files, or undo that: of one that keeps parts of it in files of their own.
+
+    It has ``to_saved(directory)``, where None stands for a file by itself, and what that returns ``from_saved``. The
+    model of a checkpoint is meant, too.
+    """
+    if hasattr(model, method):
+        return getattr(model, method)(directory)
+    inner = getattr(model, "model", None)
+    if hasattr(inner, method) and dataclasses.is_dataclass(model):
+        return dataclasses.replace(model, model=getattr(inner, method)(directory))  # type: ignore[type-var]
+    return model
 
 
 class _Writer:
@@ -240,7 +256,8 @@ def _checksum(data: bytes, at: int) -> bytes:
 def unpack(data: bytes, segments: SegmentStore | None = None) -> Any:
     """The model that :func:`pack` was given; raises as :func:`load` does."""
     try:
-        return _unpack(data, segments)
+        directory = Path() if segments is None else segments.directory.parent
+        return _replaced(_unpack(data, segments), "from_saved", directory)
     except SnapshotError:
         raise
     except Exception as error:  # whatever the bytes of a file lead to is the file's fault

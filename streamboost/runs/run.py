@@ -57,6 +57,9 @@ class Interrupted(Exception):
     """Raised by a signal handler while a run waits for rows: the run ends as after :meth:`Run.stop`."""
 
 
+NOT_OF_ROWS = (OSError, MemoryError, Interrupted)  # errors that tell of the machine, not of rows the model refuses
+
+
 @dataclass(frozen=True)
 class Options:
     """What a run learns, reports and writes.
@@ -113,10 +116,7 @@ class Run:
         Until the run is closed, its ``on_bad`` is taken over if that is "raise": bad rows go into quarantine; and its
         ``stop`` if that is None: it does not wait for a broker or a file when the run is to end.
     model : estimator
-        Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
-        :mod:`streamboost.cluster`, is always needed: ``detach`` returns what a checkpoint keeps of it, ``attach`` goes
-        back to that; ``confirm`` (optional) is told that the checkpoint is on disk, ``begin_anew`` (optional) what a
-        run kept that ended before it had learned anything.
+        Only for a new run; a resumed one has its own.
     options : Options
     directory : path, optional
         For checkpoints and quarantine; without it, the default, nothing survives the process.
@@ -220,14 +220,11 @@ class Run:
             told = "which has to be learned first. Name it again (HISTORY --then SOURCE), or another directory."
             raise ValueError(f"the run in {directory!r} was stopped while it learned its history, {told}")
         n_rows = state["rows_read"] if resume else found.rows  # without resume, all may have been bad
-        is_empty = not n_rows and not getattr(found.model, "number", 0)  # of a model on workers
-        if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
+        if not n_rows and (self.model is not None or not resume):  # it ended before it had learned anything
             if resume:  # its parts are removed
                 self._resume_predictions(state)
                 self.predictions = None
             self.bad.truncate(0, 0)
-            if hasattr(self.model, "begin_anew"):
-                self.model.begin_anew(found.model)
             return
         if not resume:
             way_out = (
@@ -247,10 +244,7 @@ class Run:
             if kept["is_fitted"] and not self._has_new_source:
                 self._set_kinds(state["given"]["kinds"])
         self._resume_predictions(state)
-        if hasattr(self.model, "attach"):
-            self.model.attach(found.model)
-        else:
-            self.model = found.model
+        self.model = found.model
         self._position_before, self.rows = found.position, found.rows
         self.position = None if self._has_new_source else found.position
         self._rows_before = found.rows
@@ -466,7 +460,7 @@ class Run:
         try:
             return y, predict_then_learn(self.model, X, y), numbers
         except Exception as error:
-            if self.options.strict or not self._is_of_rows(error):
+            if self.options.strict or isinstance(error, NOT_OF_ROWS):
                 raise
             refusal = error
         kept, predicted, refused = [], [], {}
@@ -475,19 +469,13 @@ class Run:
                 predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
             except Exception as error:
-                if not self._is_of_rows(error):
+                if isinstance(error, NOT_OF_ROWS):
                     raise
                 refused[row] = str(error)
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
         self._quarantine_refused(X, y, numbers, refused)
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
-
-    def _is_of_rows(self, error: Exception) -> bool:
-        """Return whether an error tells of rows, before which the model stands, and not of the machine it runs on."""
-        if hasattr(self.model, "attach"):  # it lives elsewhere, and may be lost there
-            return isinstance(error, (TypeError, ValueError))
-        return not isinstance(error, (OSError, MemoryError, Interrupted))
 
     def _quarantine_refused(self, X: Any, y: NDArray[Any], numbers: NDArray[Any], reasons: Mapping[int, str]) -> None:
         """Quarantine rows that the model refuses, each asked by itself."""
@@ -515,14 +503,8 @@ class Run:
             if parts is not None:  # before the checkpoint: were it after, a kill between the two would leave a gap
                 parts.write()
             self.bad.flush()
-            kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
-            before = self.store.paths()
-            try:
-                position = self._position_before if self.position is None else self.position
-                self.store.save(Checkpoint(kept, position, self.rows, self._state()))
-            finally:  # it may have failed after the file was in its place, where a resumed run would find it
-                if hasattr(self.model, "confirm") and self.store.paths() != before:
-                    self.model.confirm(kept)
+            position = self._position_before if self.position is None else self.position
+            self.store.save(Checkpoint(self.model, position, self.rows, self._state()))
         except OSError as error:
             told = "the one before it is still good. Is the disk full?"
             self.checkpoint_error = f"no checkpoint could be written at row {self.rows_read:,} ({error}); {told}"
