@@ -63,7 +63,7 @@ def twins(template, keys, columns, y, chunks, kind: str = "dicts"):
 
 
 def states(model: KeyedModel) -> dict:
-    return {token_of(key): snapshots.pack(model.model(key)) for key in model.keys()}
+    return {token_of(key): snapshots.pack(model.model(key)) for key in [*model.keys()]}
 
 
 def shared_stream(n_keys: int, n: int, seed: int = 0):

@@ -495,7 +495,7 @@ class KeyedModel:
 
     @property
     def n_bytes(self) -> int:
-        """About how many bytes the models take, those in memory as they are there and the others as they are on disk."""
+        """About how many bytes the models take: those in memory there, the others on disk."""
         with self._lock:
             return sum(count_bytes(held.model) for held in self._hot.values()) + self._store.n_bytes({*self._hot})
 

@@ -274,10 +274,10 @@ class KeyStore:
     @classmethod
     def scattered(cls, tokens: NDArray[Any], places: NDArray[Any], states: NDArray[Any]) -> KeyStore:
         """Undo :meth:`gathered`."""
-        store, data = cls(), memoryview(np.ascontiguousarray(states, np.uint8)).cast("B") if len(states) else b""
+        store, data = cls(), np.asarray(states, np.uint8)
         for token, place in zip(_split(tokens), np.asarray(places, np.uint8), strict=True):
             _, offset, size, n_rows, digest = PLACE.unpack(place.tobytes())
-            one = Packed(token, n_rows, bytes(data[offset : offset + size]))
+            one = Packed(token, n_rows, data[offset : offset + size].tobytes())
             if one.digest() != digest:
                 raise SnapshotError(f"the checksum of key {token!r} does not match. Take an earlier copy.")
             store.put([one])

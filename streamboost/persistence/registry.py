@@ -88,8 +88,8 @@ def find_class(name: str) -> type:
     """Return the class of a name in files, importing its module if need be."""
     if name in FORMER:
         raise SnapshotError(
-            "it is of a model for each key as earlier versions kept them, in a folder 'cluster' beside it, which no later "
-            "version reads. Learn its rows again with streamboost run --key, or go on with the version it is of."
+            "it is of a model for each key as earlier versions kept them, in a folder 'cluster' beside it, which this "
+            "one does not read. Learn its rows again with streamboost run --key, or go on with the version it is of."
         )
     if name not in PLACES:
         raise SnapshotError(

@@ -400,7 +400,7 @@ def half(rows, tmp_path, capsys):
         (["--ignore", "x"], "has left out z"),
         (["--ignore", "z", "--ignore", "x"], "has left out z"),
         (["--seed", 4], "has 3"),
-        (["--key", "city"], "does not live on workers"),
+        (["--key", "city"], "has one model for all rows"),
         (["--task", "classification"], "was made for 'regression'"),
     ],
 )

@@ -125,5 +125,5 @@ def test_keys_may_begin_with_a_saved_model(tmp_path, file, capsys):
 
 def test_a_directory_of_the_former_crew_says_how_to_go_on():
     for name in registry.FORMER:
-        with pytest.raises(SnapshotError, match="folder 'cluster' beside it.*Learn its rows again"):
+        with pytest.raises(SnapshotError, match=r"folder 'cluster' beside it.*Learn its rows again"):
             registry.find_class(name)
