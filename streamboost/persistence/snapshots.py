@@ -30,7 +30,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,12 +59,19 @@ BLANK = "0" * 64  # what stands for the checksum while it is being computed
 NAMED_DTYPES = {"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"}
 
 
-def save(model: object, path: str | os.PathLike[str], segments: SegmentStore | None = None) -> None:
+def save(
+    model: object,
+    path: str | os.PathLike[str],
+    segments: SegmentStore | None = None,
+    *,
+    before: Callable[[], object] | None = None,
+) -> None:
     """Save a model, over the file at ``path`` if there is one.
 
     Written beside its place, brought to disk, renamed: whatever goes wrong, what stood at ``path`` still stands there.
     With ``segments``, those of the same directory, long arrays go there, as far as they have changed; None by default,
-    and the file has everything.
+    and the file has everything. ``before``, None by default, is called just before it is put in its place, and keeps
+    it from there if it raises.
 
     Raises
     ------
@@ -92,7 +99,7 @@ def save(model: object, path: str | os.PathLike[str], segments: SegmentStore | N
         raise FileNotFoundError(
             f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
         )
-    replace_file(target, pack(model, segments))
+    replace_file(target, pack(model, segments), before=before)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

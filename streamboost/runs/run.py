@@ -43,6 +43,7 @@ from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics
 from streamboost.kernels.progress import WorkMeter, clock
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.persistence.lease import LeaseLost
 from streamboost.runs.guard import Guard, ValidatedRows
 from streamboost.runs.history import MOST_MB, NewestRows, Rows, check_history, find_refused
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table
@@ -129,6 +130,8 @@ class Run:
         Rows to be fitted first, as ``model.fit`` does: one pass, whose predictions are scored and kept as ever, then
         sweeps over the rows. It has to end, and the newest 1,048,576 rows count, or 1,024 MB (``memory_limit_mb``) of
         them. None by default; if the run to be resumed has fitted its history, this is passed over.
+    wait : float
+        How many seconds to wait for another run to leave the directory; 0 by default.
 
     Attributes
     ----------
@@ -163,6 +166,7 @@ class Run:
         resume: bool = False,
         new_source: bool = False,
         history: Source | None = None,
+        wait: float = 0.0,
     ) -> None:
         if getattr(model, "is_frozen", False):
             raise ValueError("model is frozen, expected one that learns. Pass the one it was made of.")
@@ -187,7 +191,7 @@ class Run:
         self._n_waiting = 0  # good rows of a history that is not fitted yet
         self._saved = (0, time.monotonic())
         self._way_out = "begin anew" if directory is None else "resume: no row is lost"  # where there is no room
-        self.store = None if directory is None else CheckpointStore(directory)
+        self.store = None if directory is None else CheckpointStore(directory, wait=wait)
         path = None if directory is None else Path(directory) / "quarantine.jsonl"
         self.bad = BadRows(path, strict=options.strict, limit=options.max_bad)
         try:
@@ -413,7 +417,17 @@ class Run:
             self.bad.quarantine(reason, row=first_row + row, values=table.slice(row, 1).to_pylist()[0])
         return table, checked
 
+    def _check_lease(self) -> None:
+        """Write nothing where another process has taken the directory meanwhile."""
+        if self.store is not None:
+            try:
+                self.store.check_lease()
+            except LeaseLost:
+                self._is_whole = False  # there is nothing to save at the end
+                raise
+
     def _learn_batch(self, batch: Batch) -> Iterator[Report]:
+        self._check_lease()
         table, checked = self._validate(batch, self.rows_read)
         assert self.book is not None
         self._is_whole = False
@@ -492,6 +506,7 @@ class Run:
 
     def checkpoint(self) -> None:
         """Save model, position, scores and outputs; acknowledge the position when they are durable."""
+        self._check_lease()
         self._saved = (self.rows_read, time.monotonic())
         parts = self.predictions
         if self.store is None:
