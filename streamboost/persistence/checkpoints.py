@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from streamboost.errors import NewerFormat, SnapshotError
+from streamboost.errors import LeaseLost, NewerFormat, SnapshotError
 from streamboost.persistence import snapshots
 from streamboost.persistence.durable_files import remove_leftovers
-from streamboost.persistence.lease import Lease, LeaseLost, void_number
+from streamboost.persistence.lease import Lease, void_number
 from streamboost.persistence.segments import SegmentStore
 
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")

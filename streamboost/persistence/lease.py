@@ -27,14 +27,11 @@ import weakref
 from pathlib import Path
 from typing import IO, Any
 
+from streamboost.errors import LeaseLost
 from streamboost.persistence.durable_files import sync_directory, temporary_file
 
 NAME = re.compile(r"lease-(\d+)")
 SECONDS = 30.0  # that a lease runs; it is renewed three times as often
-
-
-class LeaseLost(RuntimeError):
-    """Somebody else has taken the directory meanwhile: nothing more is written."""
 
 
 class Lease:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.errors import writing
+from streamboost.errors import LeaseLost, writing
 from streamboost.evaluation.adapters import known_kinds
 from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.predictions import (
@@ -43,7 +43,6 @@ from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import MetricKind, ScoreBook, Scored, choose_metrics
 from streamboost.kernels.progress import WorkMeter, clock
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
-from streamboost.persistence.lease import LeaseLost
 from streamboost.runs.guard import Guard, ValidatedRows
 from streamboost.runs.history import MOST_MB, NewestRows, Rows, check_history, find_refused
 from streamboost.runs.prediction_files import PredictionParts, check_directory, prediction_schema, prediction_table

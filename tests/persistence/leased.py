@@ -2,6 +2,7 @@
 
 import sys
 
+from streamboost.errors import LeaseLost
 from streamboost.persistence import lease
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 
@@ -14,5 +15,5 @@ if __name__ == "__main__":
                 print(number, flush=True)
                 if not sys.stdin.readline():
                     break
-    except (lease.LeaseLost, BlockingIOError) as error:
+    except (LeaseLost, BlockingIOError) as error:
         print(type(error).__name__, error, flush=True)

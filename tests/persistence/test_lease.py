@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from streamboost.errors import LeaseLost
 from streamboost.persistence import durable_files, lease
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
-from streamboost.persistence.lease import Lease, LeaseLost, newest_lease
+from streamboost.persistence.lease import Lease, newest_lease
 
 PROGRAM = Path(__file__).parent / "leased.py"
 
