@@ -1,68 +1,101 @@
-"""Rows of many keys: a chunk split by key on the driver's side, and read once for all keys on the worker's.
+"""Rows of many keys: a chunk split by key, and read once for all of them.
 
-To :func:`split` flow tables, frames and lists of dicts with a key in every row; out flow the rows without it, and whose
-row is whose. To a worker they go as one :class:`Batch`, one key's rows after the other's. Its columns are read once,
-and every key's model gets its rows as its own encoder would have them.
+To :func:`split` flow tables, frames, arrays and lists of dicts with a key for every row; out flow the rows without it,
+one key's after the other's. Of these a :class:`Batch` reads each column once, and every key's model gets its rows as
+its own encoder would have them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.cluster.hashing import plain_key, token_of, workers_of
 from streamboost.features.dates import spread
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.reading import Dates, Distinct, distinct, read
+from streamboost.keyed.keys import plain_key, token_of
 
-Rows = Any  # pyarrow.Table, or list of dicts
+Rows = Any  # pyarrow.Table, array, or list of dicts
 
 
 class Split(NamedTuple):
-    """A chunk by key."""
+    """A chunk by key: one key's rows after the other's, each key's in the order they came."""
 
     rows: Rows  # without the key
     tokens: list[bytes]  # of the keys, in the order of their first rows
-    codes: IntArray  # (n,), for each row the position of its key in tokens
+    sizes: IntArray  # how many rows each has
+    order: IntArray  # (n,), the places of these rows in the chunk
 
 
-def split(X: Any, key: str) -> Split:
-    """Take the key out of every row; a ValueError says which row has none.
+def split(X: Any, name: str | None, keys: Any = None) -> Split:
+    """Divide a chunk by key: the values of a column of that name, or the keys given beside the rows.
+
+    A ValueError says which row has no key.
 
     Examples
     --------
-    >>> rows, tokens, codes = split([{"store": 7, "x": 1.0}, {"store": "7", "x": 2.0}, {"store": 7, "x": 3.0}], "store")
-    >>> tokens, codes.tolist(), rows[0]
-    ([b'i7', b's7'], [0, 1, 0], {'x': 1.0})
+    >>> found = split([{"store": 7, "x": 1.0}, {"store": "7", "x": 2.0}, {"store": 7, "x": 3.0}], "store")
+    >>> found.tokens, found.sizes.tolist(), found.order.tolist(), found.rows[1]
+    ([b'i7', b's7'], [2, 1], [0, 2, 1], {'x': 3.0})
     """
+    rows, tokens, codes = _without_key(X, name) if keys is None else _beside_key(X, name, keys)
+    order = np.argsort(codes, kind="stable")
+    if len(tokens) > 1:
+        rows = take(rows, order)
+    return Split(rows, tokens, np.bincount(codes, minlength=len(tokens)), order)
+
+
+def _beside_key(X: Any, name: str | None, keys: Any) -> tuple[Rows, list[bytes], IntArray]:
+    """Rows whose keys were given by themselves."""
+    if isinstance(X, Mapping):
+        X, keys = [X], [keys]
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        X = _as_table(X)
+    elif hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
+        X = pa.table(X)
+    elif not isinstance(X, list):
+        X = np.asarray(X)
+    n, keys = X.num_rows if isinstance(X, pa.Table) else len(X), [keys] if isinstance(keys, (str, int)) else keys
+    tokens, codes = _by_value(keys.to_pylist() if hasattr(keys, "to_pylist") else list(keys), name or "key")
+    if len(codes) != n:
+        raise ValueError(f"key has {len(codes)} values and X has {n} rows. Pass one key a row.")
+    return X, tokens, codes
+
+
+def _without_key(X: Any, key: str | None) -> tuple[Rows, list[bytes], IntArray]:
+    """Rows that hold their key in a column."""
+    if key is None:
+        raise ValueError("there is no key, expected one for each row: pass key=, here or to KeyedModel.")
     if isinstance(X, Mapping):
         X = [X]
     if isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X):
         rows = [{name: value for name, value in row.items() if name != key} for row in X]
-        return Split(rows, *_by_value([row.get(key) for row in X], key))
+        return rows, *_by_value([row.get(key) for row in X], key)
     pandas = sys.modules.get("pandas")  # whoever holds a pandas frame has imported pandas already
     if pandas is not None and isinstance(X, pandas.DataFrame):
         _check_key(key, list(X.columns))
         found = _by_value(X[key].tolist(), key)
-        return Split(_as_table(X.drop(columns=[key])), *found)
+        return _as_table(X.drop(columns=[key])), *found
     if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")):
         raise TypeError(
             f"X is a {type(X).__name__}, expected a frame, an Arrow table or a list of dicts, as the key {key!r} has a "
-            "name. Put arrays into a frame with a column for the key."
+            "name. Put arrays into a frame with a column for the key, or pass the keys beside them, key=."
         )
     table = pa.table(X)
     _check_key(key, table.column_names)
-    return Split(table.drop_columns([key]), *_by_level(table[key], key))
+    return table.drop_columns([key]), *_by_level(table[key], key)
 
 
 def take(rows: Rows, places: IntArray) -> Rows:
     """Some of the rows, in the given order."""
+    if isinstance(rows, np.ndarray):
+        return rows[places]
     return [rows[i] for i in places.tolist()] if isinstance(rows, list) else rows.take(pa.array(places))
 
 
@@ -136,34 +169,6 @@ def _no_key(key: str, row: int, value: Any) -> ValueError:
     )
 
 
-class Part(NamedTuple):
-    """What one worker gets of a chunk, one key's rows after the other's."""
-
-    worker: int
-    places: IntArray  # (n,), of its rows in the chunk
-    rows: Rows
-    tokens: list[bytes]
-    sizes: IntArray
-
-
-def parts_of(chunk: Split, n_workers: int) -> list[Part]:
-    """A chunk by worker: for each the rows of its keys, one key's after the other's, in the order they came."""
-    workers = workers_of(chunk.tokens, n_workers)
-    order = np.lexsort((chunk.codes, workers[chunk.codes]))
-    codes = chunk.codes[order]
-    firsts = np.flatnonzero(np.diff(codes, prepend=-1))  # where another key begins
-    sizes = np.diff(firsts, append=len(codes))
-    owners = workers[codes[firsts]]
-    ends = np.append(firsts, len(codes))
-    parts = []
-    borders = [*np.flatnonzero(np.diff(owners, prepend=-1)).tolist(), len(owners)]  # where another worker's keys begin
-    for first, last in pairwise(borders):
-        places = order[ends[first] : ends[last]]
-        tokens = [chunk.tokens[code] for code in codes[firsts[first:last]].tolist()]
-        parts.append(Part(int(owners[first]), places, take(chunk.rows, places), tokens, sizes[first:last]))
-    return parts
-
-
 class Batch:
     """Rows of several keys, one key's after the other's; ``sizes`` says how many each key has."""
 
@@ -173,7 +178,7 @@ class Batch:
         self.starts = [0, *self.ends[:-1]]
         self.names: list[Hashable] = []
         self.columns: Sequence[FloatArray | Distinct | Dates] = ()
-        if not isinstance(rows, list):
+        if isinstance(rows, pa.Table):
             found = read(rows, "array")
             self.names = list(found.names)
             self.columns = [column() for column in found.columns]
@@ -189,7 +194,7 @@ class Batch:
     def part(self, i: int) -> Rows:
         """The rows of the i-th key."""
         start, stop = self.starts[i], self.ends[i]
-        return self.rows[start:stop] if isinstance(self.rows, list) else self.rows.slice(start, stop - start)
+        return self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
 
     def encode(self, i: int, encoder: Encoder, *, known_only: bool) -> Encoded | None:
         """The rows of the i-th key as a model's encoder would encode them, if nothing about them is new; else None."""
@@ -197,7 +202,7 @@ class Batch:
         if isinstance(self.rows, list):
             is_single = stop - start == 1 and encoder.n_features > 0
             return encoder.encode_one(self.rows[start], known_only=known_only) if is_single else None
-        if not self.is_finite or encoder.names != self.names:
+        if not isinstance(self.rows, pa.Table) or not self.is_finite or encoder.names != self.names:
             return None
         if self.matrix is not None and encoder.kinds.count("number") == len(self.names):
             return Encoded(np.array(self.matrix[start:stop], order="C"), encoder)
@@ -220,13 +225,3 @@ def _known(column: FloatArray | Distinct | Dates, start: int, stop: int, encoder
     known = encoder.categories[str(j)]
     codes = [known.get(column.levels[code]) if code >= 0 else np.nan for code in column.codes[start:stop].tolist()]
     return None if None in codes else codes
-
-
-def first_refusal(parts: list[Part], refusals: Sequence[tuple[int, str] | None]) -> ValueError:
-    """Of what workers refuse, by rows of their parts, the first by the rows of the chunk."""
-    row, reason = min(
-        (int(part.places[refused[0]]), refused[1])
-        for part, refused in zip(parts, refusals, strict=True)
-        if refused is not None
-    )
-    return ValueError(f"row {row}: {reason} Nothing was changed.")

@@ -1,4 +1,4 @@
-"""One key's model: how it is made, asked and taught, and the prior it may stand upon.
+"""What a new key begins with: a small model, and the prior it may stand upon.
 
 A prior is a fitted estimator that new keys start from. What it says of a row goes before the row as further columns,
 as scores; the key's model starts there, ``base=PriorLine(...)``, and learns what the prior gets wrong for its key. So
@@ -8,28 +8,26 @@ no key's model holds the prior, the prior is asked once for all keys of a chunk,
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost._types import FloatArray, IntArray
+from streamboost._types import FloatArray
 from streamboost.bases import Linear
-from streamboost.cluster.key_rows import Batch, Rows
 from streamboost.errors import SnapshotError
 from streamboost.estimators import defaults
 from streamboost.estimators.base import StreamEstimator
-from streamboost.estimators.prepared import Prepared
-from streamboost.features.labels import Labels
 from streamboost.features.reading import in_order
+from streamboost.keyed.rows import Rows
 from streamboost.losses import Softmax
 from streamboost.persistence import snapshots
 
-Method: TypeAlias = Literal["predict", "predict_proba"]
-
-SMALL: dict[str, Any] = {"n_estimators": 20, "max_depth": 4, "memory": 256, "random_state": 0}
+SMALL: dict[str, Any] = {
+    "n_estimators": 20, "max_depth": 4, "memory": 256, "new_columns": "grow", "random_state": 0,
+}  # fmt: skip
 
 
 def small_regressor(**options: Any) -> SGBRegressor:
@@ -165,107 +163,8 @@ def new_model(template: StreamEstimator, prior: Prior | None, rows: Rows) -> Str
     return model
 
 
-def encode(model: StreamEstimator, batch: Batch, i: int, *, learning: bool) -> Any:
-    """The rows of the i-th key for its model, encoded already if that is quickly done; nothing is changed."""
-    encoded = batch.encode(i, model.encoder_, known_only=not learning) if hasattr(model, "encoder_") else None
-    return batch.part(i) if encoded is None else encoded
-
-
-class Answer(NamedTuple):
-    """What models said of rows: numbers (n,) or (n, m); or labels (n,) or probabilities (n, K) by number of class."""
-
-    values: NDArray[Any]
-    classes: list[Any] | None = None
-
-
-def answer(model: StreamEstimator, said: NDArray[Any], method: Method) -> Answer:
-    """What a model said of rows by a method; -1 stands for no label."""
-    if not isinstance(model, SGBClassifier):
-        return Answer(said)
-    places = model.labels_.numbers
-    if method == "predict_proba":
-        return Answer(said, list(places))
-    return Answer(np.array([-1 if label is None else places[label] for label in said.tolist()], np.int64), list(places))
-
-
-def learn(model: StreamEstimator, prepared: Prepared, method: Method) -> NDArray[Any]:
-    """Learn prepared rows; return what was said of them before, by a method."""
-    if isinstance(model, SGBClassifier):
-        return model.learn_prepared(prepared, method=method)
-    return model.learn_prepared(prepared)
-
-
-def predict(model: StreamEstimator, rows: Any, method: Method) -> NDArray[Any]:
-    """What a model says of rows, encoded or not, by a method."""
-    scores = model.raw_scores(rows)
-    if isinstance(model, SGBClassifier):
-        return model.predict_from_scores(scores, method)
-    return model.predict_from_scores(scores)
-
-
-class Answers:
-    """What several models said of the n rows of a batch, put together."""
-
-    def __init__(self, n: int, method: Method) -> None:
-        self.n, self.method = n, method
-        self.values: NDArray[Any] | None = None
-        self.classes: dict[Any, int] | None = None
-
-    def add(self, places: slice | IntArray, said: Answer) -> None:
-        """Note what was said of some rows."""
-        values = said.values
-        if said.classes is None:
-            self._put(places, values, 0.0)
-            return
-        self.classes = self.classes or {}
-        for label in said.classes:
-            self.classes.setdefault(label, len(self.classes))
-        numbers = np.array([self.classes[label] for label in said.classes], np.int64)
-        if self.method == "predict":
-            self._put(places, np.append(numbers, -1)[values], -1)
-            return
-        table = np.zeros((len(values), len(self.classes)))
-        table[:, numbers] = values
-        if self.values is not None and self.values.shape[1] < len(self.classes):
-            self.values = np.pad(self.values, ((0, 0), (0, len(self.classes) - self.values.shape[1])))
-        self._put(places, table, 0.0)
-
-    def _put(self, places: slice | IntArray, values: NDArray[Any], empty: float) -> None:
-        if self.values is None:
-            self.values = np.full((self.n, *values.shape[1:]), empty, values.dtype)
-        self.values[places] = values
-
-    def numbers(self, n_targets: int) -> NDArray[Any]:
-        """What was said of every row as numbers, (n,) or (n, m); 0 where nobody knew."""
-        if self.values is None:
-            return np.zeros(self.n if n_targets == 1 else (self.n, n_targets))
-        return self.values
-
-    def probabilities(self, labels: Labels) -> FloatArray:
-        """The probability of all these classes, (n, K); 0 where nobody knew."""
-        table = np.zeros((self.n, len(labels)))
-        if self.values is not None:
-            table[:, [labels.numbers[label] for label in self.classes or ()]] = self.values
-        return table
-
-    def labels(self) -> NDArray[Any]:
-        """What was said of every row as labels; None where nobody knew."""
-        known = list(self.classes or ())
-        if self.values is None or (self.values < 0).any():
-            labels = np.full(self.n, None, dtype=object)
-            for row, code in enumerate(() if self.values is None else self.values.tolist()):
-                labels[row] = None if code < 0 else known[code]
-            return labels
-        found: NDArray[Any] = np.array(known)[self.values]
-        return found
-
-    def plain(self) -> tuple[NDArray[Any] | None, list[Any] | None]:
-        """What travels: the values, None if nothing was said, and the classes."""
-        return self.values, None if self.classes is None else list(self.classes)
-
-
 class KeyModel:
-    """One key's model and the prior of all keys: what :meth:`KeyedBooster.model_of` gives where there is a prior."""
+    """One key's model and the prior of all keys: what :meth:`KeyedModel.model` gives where there is a prior."""
 
     def __init__(self, model: StreamEstimator, prior: StreamEstimator) -> None:
         self.model, self.prior = model, prior
