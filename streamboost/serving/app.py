@@ -30,9 +30,20 @@ from streamboost.serving.openapi import document
 from streamboost.serving.responses import error_response, json_response
 
 PATHS = (
-    "/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/livez", "/readyz", "/healthz",
-    "/openapi.json", "/docs",
-)  # fmt: skip
+    "/",
+    "/predict",
+    "/learn",
+    "/label",
+    "/checkpoint",
+    "/model",
+    "/frozen",
+    "/metrics",
+    "/livez",
+    "/readyz",
+    "/healthz",
+    "/openapi.json",
+    "/docs",
+)
 
 
 def create_app(
@@ -113,6 +124,7 @@ def create_app(
             Route("/label", requires("learn")(label), methods=["POST"]),
             Route("/checkpoint", requires("admin")(handlers.checkpoint), methods=["POST"]),
             Route("/model", requires("predict")(monitoring.model)),
+            Route("/frozen", requires("predict")(handlers.frozen)),
             Route("/metrics", requires("predict")(monitoring.metrics)),
             Route("/livez", monitoring.live_health),
             Route("/readyz", monitoring.health),

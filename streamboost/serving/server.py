@@ -30,6 +30,7 @@ from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.errors import Limits
 from streamboost.serving.open_model import ServedModel, Unusable, open_live
 from streamboost.serving.opening import BrokenOff, OpeningApp
+from streamboost.serving.replica import ReplicaModel, open_replica
 from streamboost.serving.slow_clients import BACKLOG, most_connections, protocol_class
 from streamboost.terminal_text import escaped, log_to_stderr
 
@@ -40,8 +41,10 @@ FAILURE, USAGE = 1, 2
 
 
 def serve(
-    directory: str | Path,
+    directory: str | Path | None = None,
     *,
+    replica_of: str | None = None,
+    replica_token: str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     token_file: str | Path | None = None,
@@ -61,7 +64,11 @@ def serve(
     directory : path
         Of a model that was served before, of a run (it begins with its newest checkpoint), or a new one; or a file
         that ``model.save`` wrote, whose live files are then in ``FILE.live/``. A frozen model predicts only, and
-        nothing is written.
+        nothing is written. Left out for a replica.
+    replica_of : str, optional
+        The directory of a learner, or the address of its server: its newest model is served, to predict only.
+    replica_token : path, optional
+        A file that holds a token with the scope ``predict`` for the learner's server.
     host, port : str, int
         Where to listen (default 127.0.0.1:8000); port 0 is any that is free. Hosts that other machines reach need a
         token file.
@@ -83,18 +90,22 @@ def serve(
     opened: list[ServedModel | FrozenModel] = []
 
     def open_model(on_replay: Callable[[int, int], None]) -> ServedModel | FrozenModel:
-        more = {"task": task, "target": target, "model": model, "window": window, "on_replay": on_replay}
-        opened.append(open_live(directory, **more, **options))
-        return opened[0]
+        if replica_of is not None:
+            token = None if replica_token is None else Path(replica_token).read_text().strip()
+            live: ServedModel | FrozenModel = open_replica(replica_of, token=token, target=target)
+        else:
+            more = {"task": task, "target": target, "model": model, "window": window, "on_replay": on_replay}
+            live = open_live(directory or "", **more, **options)
+        stack.enter_context(live)
+        opened.append(live)
+        return live
 
     try:
         tokens = _tokens(host, token_file)
-        with contextlib.closing(bound(host, port)) as sock:
-            try:
-                _run(open_model, sock, host, tokens, limits or Limits(), Path(directory))
-            finally:
-                for live in opened:
-                    live.close()
+        if (directory is None) == (replica_of is None):
+            raise Unusable("model and replica_of are two ways to say what to serve, expected one of them.")
+        with contextlib.closing(bound(host, port)) as sock, contextlib.ExitStack() as stack:
+            _run(open_model, sock, host, tokens, limits or Limits(), Path(directory or "replica"))
     except BrokenOff:
         _say("ended before the model was opened; nothing was changed")
         return 0
@@ -158,6 +169,8 @@ def _run(
             server.greeting = (
                 f"serving {url}, a frozen model of {live.rows:,} rows, which learns no more; Ctrl-C ends it"
             )
+        if isinstance(live, ReplicaModel):
+            server.greeting = f"serving {url}, a replica that follows {live.name} ({live.rows:,} rows); Ctrl-C ends it"
         gc.collect()
         gc.freeze()  # so that the collector need not look at all modules, and predictions wait less
         return app
