@@ -148,8 +148,7 @@ class Dashboard:
 
     def see(self, report: Report) -> None:
         """Publish a report."""
-        workers = self.run.model.metrics() if hasattr(self.run.model, "detach") else ()
-        self.feed.publish(self.observe(self.run.model, report, quarantined=self.run.bad.n, workers=workers))
+        self.feed.publish(self.observe(self.run.model, report, quarantined=self.run.bad.n))
 
     def __enter__(self) -> Self:
         return self

@@ -184,13 +184,13 @@ def test_the_hedge_is_the_plain_one(name, m, l2, seed, weights):
         one.open(loss)
         one.class_counts[:1] += 500.0  # the others are rare
     for w in weights:
-        said = rng.normal(size=(3, loss.n_outputs))
+        said, then = rng.normal(size=(2, 3, loss.n_outputs))
         y = targets_for(loss, rng.normal(size=1))[0]
         out, room = np.empty(loss.n_outputs), np.empty(loss.n_outputs)
         alone.mix(rule(loss)[0], compiled.weights, said, out, room)
         close(out, plain.mix(said, loss))
-        alone.learn_hedge(rule(loss), said, y, w, compiled.arrays, paired_test)
-        old, _, new = plain.learn(said, y, loss, w, plain_test)
+        alone.learn_hedge(rule(loss), said, then, y, w, compiled.arrays, paired_test)
+        old, _, new = plain.learn(said, y, loss, w, plain_test, then)
         expected += [1.0, w * (old - new), (w * (old - new)) ** 2, w * old]
     for name in ("seen", "losses", "posterior", "weights", "class_counts"):
         close(getattr(compiled, name), getattr(plain, name))

@@ -188,8 +188,11 @@ MUTANTS = [
            "columns that were drawn keep their numbers"),
     Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM] and not", "if w > 0.0 and not", LOOPS,
            "leaves learn nothing before the first refit"),
-    Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, target, w,",
-           "learn_hedge(rule, expert_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
+    Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
+           "learn_hedge(rule, expert_scores, early_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
+    Mutant("tree-loop-recall", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
+           "learn_hedge(rule, early_scores, early_scores, target, w,", ("tests/estimators/test_expert_scores.py",),
+           "the vote learns from what is said now"),
     # The memory.
     Mutant("replay-interval", _REPLAY_KERNELS, "int(every * share * math.sqrt(share))", "int(every * share)",
            REPLAY, "the same in the compiled loop"),

@@ -21,7 +21,6 @@ import small_growth
 from served import SMALL, same_as
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
-from streamboost.cluster.crew import Cut
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
 from streamboost.persistence.snapshots import save
@@ -291,15 +290,6 @@ def test_the_wrong_task_or_target_or_default_is_told(tmp_path, refused):
     assert (code, "expected a number" in said) == (2, True)
     code, said = refused(tmp_path / "new", port=0, task="ranking")
     assert (code, "'ranking'" in said) == (2, True)
-
-
-def test_a_model_that_lives_on_workers_is_refused_and_leaves_no_trace(tmp_path, refused):
-    with CheckpointStore(tmp_path / "m") as store:
-        store.save(Checkpoint(Cut("keyed", 1, 3, str(tmp_path), "mark", None), 200, 200, {"target": "price"}))
-    before = sorted(path.name for path in (tmp_path / "m").iterdir())
-    code, said = refused(tmp_path / "m", port=0)
-    assert (code, "3 workers" in said, "keyed" in said) == (2, True, True)
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["live", "clicks"])
