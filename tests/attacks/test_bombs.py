@@ -215,6 +215,8 @@ def test_answers_of_many_classes_are_limited_and_a_client_that_reads_nothing_is_
                 client.connect(("127.0.0.1", port))
                 head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
                 client.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                client.settimeout(300)
+                assert client.recv(1, socket.MSG_PEEK)  # the answer has begun
                 time.sleep(4)
                 n_read = 0
                 with suppress(ConnectionError):
