@@ -81,6 +81,19 @@ def read_out(
 
 
 @compiled_inside
+def recall(early: FloatArray, signature: float, expert_scores: FloatArray) -> None:
+    """Put what experts said when a row was predicted in place of what they say now, if these are the same experts.
+
+    ``early`` is their signature, then their scores; of no length where nobody kept them.
+    """
+    E, m = expert_scores.shape
+    if early.shape[0] > E * m and early[0] == signature:
+        for e in range(E):
+            for k in range(m):
+                expert_scores[e, k] = early[1 + e * m + k]
+
+
+@compiled_inside
 def expert_loss(kind: int, option: float, ridge: float, score: FloatArray, y: FloatArray) -> float:
     """What an expert loses on a row: for classes a little of the loss, and more if the class is wrong."""
     lost: float = value(kind, option, ridge, score, y)

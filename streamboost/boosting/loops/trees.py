@@ -22,7 +22,7 @@ from streamboost.bases import Constant
 from streamboost.boosting.drift_replacement import REVIEW_EVERY
 from streamboost.boosting.hedge import NO_PAIRED_TEST
 from streamboost.boosting.loops import compiled
-from streamboost.boosting.loops.plain import PlainLoop
+from streamboost.boosting.loops.plain import NOBODY, PlainLoop
 from streamboost.features.chunk import Chunk
 from streamboost.kernels import bases, carrying, edges, layout, replay, tree_loop, tree_rows
 from streamboost.kernels.linear import Signs
@@ -54,7 +54,7 @@ class TreeLoop(PlainLoop):
             for booster in model.boosters
         )
 
-    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+    def learn(self, model: BoostedModel, chunk: Chunk, early: FloatArray, scores: FloatArray, start: int) -> int:
         """Predict and learn rows in order from ``start`` on, until a refit or a review is due."""
         boosters, (X, y, weight) = model.boosters, chunk
         first, stop, estimates = boosters[0], len(X), []
@@ -83,7 +83,8 @@ class TreeLoop(PlainLoop):
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
             buffers.plan, buffers.counts, buffers.rates, model.hedge.arrays, paired_test,
-            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows, steps, ahead, carried,
+            early, model.signature if early.shape[1] else 0.0, buffers.trees, buffers.meters, buffers.lines,
+            buffers.slopes, buffers.windows, steps, ahead, carried,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
         for booster in boosters:  # what Booster.count does, without a call for each
@@ -106,11 +107,11 @@ class TreeLoop(PlainLoop):
                 break
         return stop
 
-    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
-        """Return the score of checked rows, (n, m)."""
+    def score(self, model: BoostedModel, X: FloatArray, said: FloatArray = NOBODY) -> FloatArray:
+        """Return the score of checked rows, (n, m); write what experts say to ``said`` (n, E, m), if it is given."""
         boosters, first = model.boosters, model.boosters[0]
         if not first.n_rows:
-            return super().score(model, X)
+            return super().score(model, X, said)
         buffers: SharedBuffers | None = getattr(model, "_buffers", None)
         if buffers is None or not buffers.owns(boosters):
             is_member = buffers is not None and len(boosters) == 1  # of a committee, whose arrays stay where they are
@@ -123,7 +124,7 @@ class TreeLoop(PlainLoop):
         tree_loop.score_rows(
             X, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout], buffers.plan,
             buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines,
-            buffers.steps(model) if first.rests else NO_STEPS,
+            buffers.steps(model) if first.rests else NO_STEPS, said,
         )  # fmt: skip
         return scores
 
