@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(["4 files", ""], [[what, f"{value:,.4g}"] for what, value in measured.items()]), end="\n\n")
         keep(options, "partitions", {**measured, "cores": os.cpu_count()})
         return 0
-    kept = {name: json.loads((RESULTS / f"{name}.json").read_text()) for name in ("keyed", "partitions")}
+    folder = options.results or RESULTS
+        kept = {name: json.loads((folder / f"{name}.json").read_text())["figures"] for name in ("keyed", "partitions")}
     print(arithmetic(kept["keyed"], kept["partitions"]))
     return 0
 
@@ -109,7 +110,8 @@ def arithmetic(keyed: dict[str, Any], partitions: dict[str, Any]) -> str:
     beside, memory, disk, saved = (keyed[name] for name in ("beside", "memory", "disk", "checkpoints"))
     crowded, usual = beside["100,000 keys, 1 row a visit"]["keyed"], beside["200 keys, 50 rows a visit"]["keyed"]
     per_core, cold = partitions["rows/s, 1 worker"], disk["rows/s of CPU, equal chances"]
-    changed = "one key in ten changed"
+    changed = KEYS / 10  # keys, at a checkpoint
+    of_key = [saved[f"one key in ten changed, {what} a changed key"] for what in ("kB", "ms")]
     rows = [
         ["cores for plain runs", f"{RATE / per_core:,.0f}"],
         ["cores for models by key, 50 rows a visit", f"{RATE / usual:,.0f}"],
@@ -119,15 +121,18 @@ def arithmetic(keyed: dict[str, Any], partitions: dict[str, Any]) -> str:
         ["memory, one key in ten in it", f"{KEYS * memory['kB in memory'] / 1e7:,.1f} GB"],
         ["disk, each key once", f"{KEYS * memory['kB on disk'] / 1e6:,.0f} GB"],
         ["disk, at most: garbage and two checkpoints", f"{3 * KEYS * memory['kB on disk'] / 1e6:,.0f} GB"],
-        ["written at a checkpoint in which a key in ten changed", f"{KEYS / 10 * saved[f'{changed}, kB a changed key'] / 1e6:,.1f} GB"],
-        ["the same a row, every 30 s at this rate", f"{KEYS / 10 * saved[f'{changed}, kB a changed key'] / (30 * RATE):,.2f} kB"],
-        ["its CPU, on all cores together", f"{KEYS / 10 * saved[f'{changed}, ms a changed key'] / 1000:,.0f} s"],
+        ["written at a checkpoint in which a key in ten changed", f"{changed * of_key[0] / 1e6:,.1f} GB"],
+        ["the same a row, every 30 s at this rate", f"{changed * of_key[0] / (30 * RATE):,.2f} kB"],
+        ["its CPU, on all cores together", f"{changed * of_key[1] / 1000:,.0f} s"],
     ]  # fmt: skip
     told = table([f"{KEYS:,} keys, {RATE:,} rows/s", ""], rows)
     hour = 3600 * RATE / 64
     start, speed = partitions["seconds to the first rows"], per_core
-    lines = [[str(k), f"{simulate(64, k, hour, start, speed):,.0f}", f"{64 * hour / simulate(64, k, hour, start, speed):,.0f}",
-              f"{k * speed / RATE:.2f}"] for k in (1, 2, 4, 8, 16, 32, 64)]  # fmt: skip
+    lines = []
+    for workers in (1, 2, 4, 8, 16, 32, 64):
+        seconds = simulate(64, workers, hour, start, speed)
+        rate = 64 * hour / seconds
+        lines.append([str(workers), f"{seconds:,.0f}", f"{rate:,.0f}", f"{rate / RATE:.2f}"])
     return told + "\n\n" + table(["64 partitions of an hour, workers", "s", "rows/s", "of the rate"], lines)
 
 
