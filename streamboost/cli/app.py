@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from streamboost import __version__
-from streamboost.cli import model_commands, predict_command, run_command, warmup_command
+from streamboost.cli import explain_command, model_commands, predict_command, run_command, warmup_command
 from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
 from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import print_error, sentence_of
@@ -39,6 +39,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=run_command.EXAMPLES, no_args_is_help=True)(run_command.run)
 app.command("predict", epilog=predict_command.EXAMPLES, no_args_is_help=True)(predict_command.predict)
+app.command("explain", epilog=explain_command.EXAMPLES, no_args_is_help=True)(explain_command.explain)
 app.command("inspect", no_args_is_help=True)(model_commands.inspect)
 app.command("freeze", epilog=model_commands.FROZEN, no_args_is_help=True)(model_commands.freeze)
 app.command("compare", epilog=model_commands.COMPARED, no_args_is_help=True)(model_commands.compare)
@@ -46,17 +47,27 @@ app.command("theory", epilog=model_commands.MEASURED, no_args_is_help=True)(mode
 SERVED = examples(
     "streamboost serve --model prices",
     "streamboost serve --model clicks --task classification --target clicked",
+    "streamboost serve --replica-of prices --port 8001",
     "streamboost serve --model prices --host 0.0.0.0 --token-file tokens",
 )
 NEW, NETWORK, LATE = "A new model", "Who may reach it", "Labels that never come"
+REPLICA = "A replica"
 
 
 @app.command(epilog=SERVED, no_args_is_help=True)
 def serve(
     context: typer.Context,
     model: Annotated[
-        Path, option("Of a run, of a server before, or a new one; or a saved model.", "DIR", complete=complete_models)
-    ],
+        Path | None,
+        option("Of a run, of a server before, or a new one; or a saved model.", "DIR", complete=complete_models),
+    ] = None,
+    replica_of: Annotated[
+        str | None,
+        option("In place of --model: predict with the newest model of this learner.", "DIR|URL", panel=REPLICA),
+    ] = None,
+    replica_token: Annotated[
+        Path | None, file_option("With a token for the learner's server.", "FILE", panel=REPLICA)
+    ] = None,
     checkpoint_every: Annotated[int, option("Rows between checkpoints.", "N", min=1)] = 50_000,
     task: Annotated[
         str | None, option("regression or classification.", "TASK", panel=NEW, complete=one_of(TASKS[1:]))
@@ -83,6 +94,8 @@ def serve(
             require(package, extra="serve", by="streamboost serve")
         if task is not None:
             check_word(task, TASKS[1:], "--task")
+        if (model is None) == (replica_of is None):
+            raise UsageError("serve needs --model DIR, or --replica-of DIR or URL: one of the two.")
     from streamboost.serving.server import serve as serve_model
 
     options = {name: value for name, value in context.params.items() if name != "model"}

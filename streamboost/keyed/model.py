@@ -297,7 +297,7 @@ class KeyedModel:
         except BaseException:
             for part, undo in reversed(undone):
                 if undo is not None:
-                    undo.restore(part.held.model)
+                    undo.restore()
                 elif not part.held.n_rows:  # its first rows: as if it had never been
                     self._alive.pop(part.token, None)
             raise

@@ -29,7 +29,19 @@ from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
 from streamboost.serving.responses import error_response, json_response
 
-PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json", "/docs")
+PATHS = (
+    "/",
+    "/predict",
+    "/learn",
+    "/label",
+    "/checkpoint",
+    "/model",
+    "/frozen",
+    "/metrics",
+    "/healthz",
+    "/openapi.json",
+    "/docs",
+)
 
 
 def create_app(
@@ -110,6 +122,7 @@ def create_app(
             Route("/label", requires("learn")(label), methods=["POST"]),
             Route("/checkpoint", requires("admin")(handlers.checkpoint), methods=["POST"]),
             Route("/model", requires("predict")(monitoring.model)),
+            Route("/frozen", requires("predict")(handlers.frozen)),
             Route("/metrics", requires("predict")(monitoring.metrics)),
             Route("/healthz", monitoring.health),
             Route("/openapi.json", openapi),

@@ -103,9 +103,11 @@ def _reading() -> Document:
     events = "How the model stands, as server-sent events: a history, then each observation."
     anything, told = {JSON_TYPE: {"schema": {"type": "object"}}}, "A file of the dashboard."
     file = {"name": "file", "in": "path", "required": True, "schema": {"enum": sorted(FILES)}}
+    given = "The model that predicts, without a row it has learned, for replicas; 304 if its ETag is known."
     files = _text(*FILE_TYPES)
     operations = {
         "/model": _operation("model", "What the model is.", _json("Model"), READ_ERRORS, "predict"),
+        "/frozen": _operation("frozen", given, _text("application/octet-stream"), (*READ_ERRORS, 409), "predict"),
         "/metrics": _operation("metrics", "Numbers, for Prometheus.", _text("text/plain"), READ_ERRORS, "predict"),
         "/events": _operation("events", events, _text("text/event-stream"), READ_ERRORS, "predict"),
         "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
@@ -114,6 +116,7 @@ def _reading() -> Document:
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
         "/dashboard/{file}": _operation("dashboard_file", told, files, (*OPEN_ERRORS, 404), parameters=[file]),
     }
+    operations["/frozen"]["responses"]["304"] = {"description": "It is the one that was asked about."}
     operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
     return {path: {"get": operation} for path, operation in operations.items()}
 

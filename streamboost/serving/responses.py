@@ -68,6 +68,9 @@ class Health(TypedDict):
     status: Literal["ok", "failing"]
     rows: Annotated[Count, Meta(description="Rows known to the copy that predicts.")]
     error: NotRequired[str]
+    age_seconds: NotRequired[Annotated[float, Meta(description="Of a replica: since its model was made.")]]
+    seen_seconds: NotRequired[Annotated[float, Meta(description="Of a replica: since its learner was seen well.")]]
+    learner: NotRequired[Annotated[str, Meta(description="Of a replica: why the learner cannot be read now.")]]
 
 
 class Error(TypedDict):

@@ -26,6 +26,7 @@ from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.errors import Limits
 from streamboost.serving.open_model import Unusable, open_live
+from streamboost.serving.replica import ReplicaModel, open_replica
 from streamboost.serving.slow_clients import protocol_class
 
 SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
@@ -35,8 +36,10 @@ FAILURE, USAGE = 1, 2
 
 
 def serve(
-    directory: str | Path,
+    directory: str | Path | None = None,
     *,
+    replica_of: str | None = None,
+    replica_token: str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     token_file: str | Path | None = None,
@@ -56,7 +59,11 @@ def serve(
     directory : path
         Of a model that was served before, of a run (it begins with its newest checkpoint), or a new one; or a file
         that ``model.save`` wrote, whose live files are then in ``FILE.live/``. A frozen model predicts only, and
-        nothing is written.
+        nothing is written. Left out for a replica.
+    replica_of : str, optional
+        The directory of a learner, or the address of its server: its newest model is served, to predict only.
+    replica_token : path, optional
+        A file that holds a token with the scope ``predict`` for the learner's server.
     host, port : str, int
         Where to listen (default 127.0.0.1:8000); port 0 is any that is free. Hosts that other machines reach need a
         token file.
@@ -76,11 +83,16 @@ def serve(
     """
     try:
         tokens = _tokens(host, token_file)
-        with (
-            contextlib.closing(bound(host, port)) as sock,
-            open_live(directory, task=task, target=target, model=model, window=window, **options) as live,
-        ):
-            _run(live, sock, host, tokens, limits or Limits(), Path(directory))
+        if (directory is None) == (replica_of is None):
+            raise Unusable("model and replica_of are two ways to say what to serve, expected one of them.")
+        with contextlib.closing(bound(host, port)) as sock, contextlib.ExitStack() as stack:
+            if replica_of is not None:
+                token = None if replica_token is None else Path(replica_token).read_text().strip()
+                live: LiveModel | FrozenModel = open_replica(replica_of, token=token, target=target)
+            else:
+                live = open_live(directory or "", task=task, target=target, model=model, window=window, **options)
+            stack.enter_context(live)
+            _run(live, sock, host, tokens, limits or Limits(), Path(directory or "replica"))
     except (Unusable, FileNotFoundError, NotADirectoryError) as error:
         _say(str(error))
         return USAGE
@@ -140,6 +152,8 @@ def _run(
     greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
     if is_frozen:
         greeting = f"serving {url}, a frozen model of {live.rows:,} rows, which learns no more; Ctrl-C ends it"
+    if isinstance(live, ReplicaModel):
+        greeting = f"serving {url}, a replica that follows {live.name} ({live.rows:,} rows); Ctrl-C ends it"
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     gc.collect()

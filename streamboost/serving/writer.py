@@ -195,9 +195,9 @@ class Writer:
     def _look(self) -> None:
         """See to what nobody asks for: rows that have expired, and a disk that failed."""
         try:
-            rows = self.live.rows
+            model, rows = self.live.model, self.live.rows
             n_expired = self.live.expire(limit=EXPIRE_ROWS)
-            if self.live.rows != rows:
+            if self.live.rows != rows or self.live.model is not model:
                 self._note_change()
             self.failures.pop("expiry", None)
             if n_expired >= EXPIRE_ROWS:
