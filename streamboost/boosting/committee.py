@@ -19,6 +19,8 @@ from streamboost.boosting.booster import Booster
 from streamboost.boosting.drift_replacement import DriftReplacement, Event
 from streamboost.boosting.growth import Growth
 from streamboost.boosting.hedge import HALF_LIVES, Expert, Hedge
+from streamboost.boosting.intervals import Intervals, has_intervals
+from streamboost.boosting.loops import choose
 from streamboost.boosting.loops.plain import read_out
 from streamboost.boosting.model import BoostedModel
 from streamboost.descents import GradientDescent
@@ -147,6 +149,7 @@ class Committee(BoostedModel):
         for booster in self.boosters:
             booster.allocate(n_features, n_targets)
         self.hedge.open(self.loss)
+        self.intervals = Intervals(self.loss, n_features) if has_intervals(self.loss) else None
         self.is_open = True
         self.set_categorical(self.categorical, self.n_levels)
 
@@ -161,6 +164,8 @@ class Committee(BoostedModel):
             raise ValueError(f"the boosters are of different columns or outputs: {shapes}")
         if any(booster.is_frozen is not self.is_frozen for booster in self.boosters):
             raise ValueError("some boosters are frozen and some are not")
+        if any(booster.is_open is not self.is_open for booster in self.boosters):
+            raise ValueError("some boosters have learned and some have not")
         if self.drift_replacement is not None and not (self.paired_test[:2] < E).all():
             raise ValueError(f"a paired test is of experts {self.paired_test[:2].tolist()}, of which there are {E}")
         return {"drift_replacement.paired_test": ArraySpec("f8", (6,))}
@@ -178,22 +183,24 @@ class Committee(BoostedModel):
             warnings.warn(f"to stay within memory_limit_mb={self.memory_limit_mb}, {change}.", stacklevel=2)
         return change is not None
 
-    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray) -> FloatArray:
         """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section.
 
         Weights count relative to the mean of those seen so far, this row's among them, so that of a first row every
         weight is 1. A row of weight 0 is scored, and otherwise as if it had not come.
         """
         if not weight.all():
-            return self._learn_those_that_count(X, y, weight)
+            return self._learn_those_that_count(X, y, weight, early)
         before, means = self.n_rows, weight
         if not (weight == self.mean_weight).all():
             means = running_means(weight, self.mean_weight, before)
         if not before and len(y) and self._can_shift():
             for booster in self.boosters:
                 booster.origin = y[0].copy()
+        if self.intervals is None and self.is_open and has_intervals(self.loss):  # of an older file
+            self.intervals = Intervals(self.loss, X.shape[1])
         try:
-            scores = super().learn_checked(X, y, weight / means)
+            scores = super().learn_checked(X, y, weight / means, early)
         finally:
             if (learned := self.n_rows - before) > 0:  # all of them, or as many as were
                 self.mean_weight = float(means[learned - 1])
@@ -201,14 +208,16 @@ class Committee(BoostedModel):
             scores[: self.boosters[0].step_rows(len(X))] = 0.0  # of a first step nothing was known, not even the origin
         return scores
 
-    def _learn_those_that_count(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_those_that_count(
+        self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         """Learn the rows of weights above 0; score the others as they come, or first where rows share a step."""
         scores, counts = np.zeros((len(X), self.loss.n_outputs)), weight > 0
         is_sequential = self.boosters[0].step_rows(len(X)) == 1
         runs = np.split(np.arange(len(X)), np.flatnonzero(np.diff(counts)) + 1) if is_sequential else []
         for rows in runs or [np.flatnonzero(~counts), np.flatnonzero(counts)]:
             if len(rows) and counts[rows[0]]:
-                scores[rows] = self.learn_checked(X[rows], y[rows], weight[rows])
+                scores[rows] = self.learn_checked(X[rows], y[rows], weight[rows], early[rows])
             elif len(rows) and self.n_rows:
                 scores[rows] = self.score_checked(X[rows])
         return scores
@@ -224,6 +233,13 @@ class Committee(BoostedModel):
         for i in range(1, max(walk.shape[1] for walk in walks)):
             scores = read_out(self, [walk[:, : i + 1] for walk in walks])
             yield scores if self.origin is None else scores + self.origin
+
+    def predict_intervals(self, X: FloatArray, coverage: float) -> FloatArray:
+        """Return the ends of the interval around every prediction, (n, m, 2), of rows (n, d) that were checked."""
+        relative = self.loss.predict(choose(self).score(self, X))
+        intervals = self.intervals or Intervals(self.loss, X.shape[1])
+        ends = intervals.predict(X, relative, coverage)
+        return ends if self.origin is None else ends + self.origin[:, None]
 
     def for_prediction(self) -> Committee:
         """Return a committee of frozen boosters; see :meth:`Booster.for_prediction`."""
@@ -278,6 +294,8 @@ class Committee(BoostedModel):
         self._fit(self.boosters[0].stack.n_features + k)
         for booster in self.boosters:
             booster.add_features(k)
+        if self.intervals is not None:
+            self.intervals.add_features(k)
 
     def set_categorical(self, columns: Sequence[int], n_levels: int) -> None:
         """Learn that columns hold the numbers of levels, of which ``n_levels`` are to be told apart."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamboost.bases import Frozen
 from streamboost.boosting import critical_section
-from streamboost.boosting.hedge import Expert
+from streamboost.boosting.hedge import Expert, not_kept
 from streamboost.kernels.hedge import LOST, OLD, ROWS, SQUARES, TOTAL
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class DriftReplacement:
         section = object()
         try:
             critical_section.enter(new, section)
-            new.learn_relative(X, y, weight)
+            new.learn_relative(X, y, weight, not_kept(len(X)))
         finally:
             critical_section.leave(new, section)
         new.n_rows = old.n_rows

@@ -64,6 +64,7 @@ class Hedge:
 
     combination = NO_COMBINATION
     class_counts: FloatArray = np.zeros(0)  # of a hedge that was saved before classes were counted
+    generation = 0  # how often experts have come or gone
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Hedge:
         self.weights = np.full(n, 1.0 / max(n, 1))
         self.class_counts = np.zeros(0)
         self.combination = Combination()
+        self.generation = 0
 
     def open(self, loss: Loss) -> None:
         """Take the loss's own way of turning a loss into a likelihood."""
@@ -145,6 +147,7 @@ class Hedge:
         self.losses = np.pad(self.losses, ((0, 0), (0, width - self.losses.shape[1])))
         self.losses[:-1, n : n + k] = self.losses[:-1, list(twins)]
         self.combination.join(k)
+        self.generation += 1
         self.reweigh()
 
     def leave(self, booster: int, successor: int | None = None) -> None:
@@ -159,6 +162,7 @@ class Hedge:
         self.experts = self.experts[kept]
         self.experts[self.experts[:, 0] == successor, 0] = booster
         self.combination.keep(kept)
+        self.generation += 1
         self.reweigh()
 
     def reweigh(self) -> None:
@@ -192,15 +196,26 @@ class Hedge:
         return (1.0 + slope - own.sum()) * self.weights + own  # type: ignore[no-any-return]
 
     def learn(
-        self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, paired: FloatArray = NO_PAIRED_TEST
+        self,
+        scores: FloatArray,
+        y: FloatArray,
+        loss: Loss,
+        weight: float = 1.0,
+        paired: FloatArray = NO_PAIRED_TEST,
+        early: FloatArray | None = None,
     ) -> FloatArray | None:
-        """Take in the experts' scores (E, m) for a row and its target (k,); return what each lost, if it counts."""
+        """Take in the experts' scores (E, m) for a row and its target (k,); return what each lost, if it counts.
+
+        Whom to believe is learned from what they say now, so that who has just learned of a change is heard at once;
+        the combination from what they said ``early``, when the row was predicted.
+        """
         if weight <= 0:
             return None
         n = len(self.experts)
         votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
         elapsed = count_class(CLASSES.get(type(loss), -1), y, float(weight), self.arrays)
-        self.combination.learn(scores, self.mix(scores, loss), y, loss, float(weight), elapsed)
+        early = scores if early is None else early
+        self.combination.learn(early, self.mix(early, loss), y, loss, float(weight), elapsed)
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
         count_losses(lost, float(weight), elapsed, self.arrays, paired)
         return lost[:n]
@@ -224,6 +239,11 @@ def n_classes(loss: Loss) -> int:
     if type(loss) not in CLASSES:
         return 0
     return max(loss.n_outputs, 2)
+
+
+def not_kept(n: int) -> FloatArray:
+    """Return what experts said early of n rows of which nobody kept it, (n, 0)."""
+    return np.empty((n, 0))
 
 
 NO_HEDGE = Hedge([])  # of a booster by itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,9 +12,11 @@ import numpy as np
 from streamboost._types import FloatArray, IntArray
 from streamboost.boosting import critical_section
 from streamboost.boosting.drift_replacement import REVIEW_EVERY, DriftReplacement
-from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge
+from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge, not_kept
 from streamboost.boosting.importances import Sample, measure_importances
+from streamboost.boosting.intervals import Intervals
 from streamboost.boosting.loops import choose
+from streamboost.boosting.undo import Undo, is_needed
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
@@ -42,6 +45,7 @@ class BoostedModel(ABC):
     n_jobs: int | None = None
     drift_replacement: DriftReplacement | None = None
     growth: Growth | None = None
+    intervals: Intervals | None = None
     is_open: bool
     origin: FloatArray | None = None  # (m,), what scores are measured from within; None: from 0
     is_frozen: bool = False  # whether it predicts only
@@ -54,6 +58,8 @@ class BoostedModel(ABC):
 
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """Predict each row, then learn it; return the scores made before learning, (n, m).
+
+        Whatever is raised, but for an interrupt, which comes between whole rows, the model is then what it was before.
 
         Parameters
         ----------
@@ -69,17 +75,26 @@ class BoostedModel(ABC):
         section = object()
         try:
             critical_section.enter(self, section)
-            return self.learn_checked(X, y, weight)
+            undo = Undo(self, len(X)) if len(X) and is_needed(self, len(X)) else None
+            try:
+                return self.learn_checked(X, y, weight, not_kept(len(X)))
+            except Exception:
+                if undo is not None:
+                    undo.restore()
+                raise
         finally:
             critical_section.leave(self, section)
 
-    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section."""
-        if self.origin is None:
-            return self.learn_relative(X, y, weight)
-        return self.learn_relative(X, y - self.origin, weight) + self.origin
+    def learn_checked(self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray) -> FloatArray:
+        """Learn rows (n, d), targets (n, k) and weights (n,) that were checked already, in a critical section.
 
-    def learn_relative(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+        ``early`` (n, k) is what :meth:`score_experts` gave when they were predicted; k is 0 if nobody kept it.
+        """
+        if self.origin is None:
+            return self.learn_relative(X, y, weight, early)
+        return self.learn_relative(X, y - self.origin, weight, early) + self.origin
+
+    def learn_relative(self, X: FloatArray, y: FloatArray, weight: FloatArray, early: FloatArray) -> FloatArray:
         """Do the same with targets that are measured from the origin; return scores that are."""
         if self.is_frozen:
             raise frozen(self.noun)
@@ -88,7 +103,10 @@ class BoostedModel(ABC):
         chunk, scores = Chunk(X, y, weight), np.empty((len(X), self.boosters[0].loss.n_outputs))
         start = 0
         while start < len(X):
-            stop = choose(self).learn(self, chunk, scores, start)
+            stop = choose(self).learn(self, chunk, early, scores, start)
+            if self.intervals is not None:
+                rows = slice(start, stop)
+                self.intervals.learn(X[rows], self.loss.predict(scores[rows]), y[rows], weight[rows])
             if self.drift_replacement is not None and self.boosters[0].n_rows % REVIEW_EVERY < stop - start:
                 self.drift_replacement.review(self)  # type: ignore[arg-type]  # only a committee has one
                 if self.growth is not None:
@@ -106,6 +124,24 @@ class BoostedModel(ABC):
         """Score rows (n, d) that were checked already."""
         scores = choose(self).score(self, X)
         return scores if self.origin is None else scores + self.origin
+
+    def score_experts(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Score rows (n, d) that were checked already; return also what the experts say of each, (n, 1 + E·m).
+
+        That is to be handed back with the labels of these rows, should they come late. In front of it stands the
+        :attr:`signature`.
+        """
+        n_experts = len(self.hedge.experts) if self.readout == "hedge" else 0
+        said = np.empty((len(X), n_experts, self.loss.n_outputs))
+        scores = choose(self).score(self, X, said)
+        told = np.concatenate([np.full((len(X), 1), self.signature), said.reshape(len(X), -1)], axis=1)
+        return scores if self.origin is None else scores + self.origin, told
+
+    @property
+    def signature(self) -> float:
+        """A number that tells sets of experts apart: what some have said is not taken for what others would have."""
+        told = self.boosters[0].seed, self.loss.n_outputs, self.hedge.generation, self.hedge.experts.tolist()
+        return float(zlib.crc32(repr(told).encode()))
 
     def predict(self, X: FloatArray) -> FloatArray:
         """Return the prediction of every row: its score through the loss's link."""

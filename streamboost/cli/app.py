@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from streamboost import __version__
-from streamboost.cli import model_commands, predict_command, run_command, warmup_command
+from streamboost.cli import explain_command, model_commands, predict_command, run_command, warmup_command
 from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, file_option, flag, option, usage_errors
 from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import print_error, sentence_of
@@ -39,6 +39,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=run_command.EXAMPLES, no_args_is_help=True)(run_command.run)
 app.command("predict", epilog=predict_command.EXAMPLES, no_args_is_help=True)(predict_command.predict)
+app.command("explain", epilog=explain_command.EXAMPLES, no_args_is_help=True)(explain_command.explain)
 app.command("inspect", no_args_is_help=True)(model_commands.inspect)
 app.command("freeze", epilog=model_commands.FROZEN, no_args_is_help=True)(model_commands.freeze)
 app.command("compare", epilog=model_commands.COMPARED, no_args_is_help=True)(model_commands.compare)

@@ -18,7 +18,10 @@ from streamboost.cli.display import sentence_of
 from streamboost.errors import did_you_mean
 
 TASKS = ("auto", "regression", "classification")
-METRICS = ("rmse", "mae", "r2", "accuracy", "kappa", "log_loss", "auc")  # of streamboost.metrics.BY_NAME
+METRICS = (  # of streamboost.metrics.BY_NAME
+    "rmse", "mae", "r2", "pinball", "accuracy", "kappa", "log_loss", "auc", "f1", "balanced_accuracy", "pr_auc",
+    "brier", "ece",
+)  # fmt: skip
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 ENCODINGS = ("utf-8", "latin-1", "cp1252", "utf-16")
 

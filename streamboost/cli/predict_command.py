@@ -28,6 +28,7 @@ from streamboost.cli.display import terminal
 EXAMPLES = examples(
     "streamboost predict today.csv --model prices --out said.parquet",
     "streamboost predict today.csv --model prices --keep id > said.csv",
+    "streamboost predict today.csv --model prices --interval 0.9 --out said.parquet",
     "streamboost predict today.csv --model prices --json > said.jsonl",
 )
 
@@ -42,6 +43,9 @@ def predict(
     out: Annotated[Path | None, file_option("A .csv or .parquet file; CSV to stdout if left out.")] = None,
     keep: Annotated[
         list[str] | None, option("A column to copy; may be repeated.", "COL", complete=complete_columns)
+    ] = None,
+    interval: Annotated[
+        float | None, option("Columns low and high, or set: what covers this share of targets.", "SHARE")
     ] = None,
     type: Types = None,
     format: Format = None,
@@ -65,7 +69,7 @@ def predict(
             check_out(out)
         rows = open_rows(source, context.params, kinds=known_kinds(estimator))
         first = rows.first()
-        columns = PredictionColumns(estimator, keep or [], None if first is None else first.schema)
+        columns = PredictionColumns(estimator, keep or [], None if first is None else first.schema, interval)
         if (out is None and not as_json) or (out is not None and out.suffix == ".csv"):
             check_csv_columns(columns.schema)
     n_rows = 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from streamboost.boosting.intervals import check_coverage
 from streamboost.cli.arguments import UsageError, check_column
 from streamboost.cli.saved_models import known_columns
 from streamboost.estimators import SGBClassifier
@@ -23,16 +24,22 @@ from streamboost.runs.quarantine import plain_values
 
 
 class PredictionColumns:
-    """The columns to be written: row number, copied columns, prediction, probabilities; without rows, no schema."""
+    """The columns to be written: row number, copied columns, prediction, probabilities; without rows, no schema.
 
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any) -> None:
-        self.model, self.keep = model, list(dict.fromkeys(keep))
+    With a coverage also the ends of intervals, ``low`` and ``high``, or of classes the labels that cover, ``set``.
+    """
+
+    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any, coverage: float | None = None) -> None:
+        self.model, self.keep, self.coverage = model, list(dict.fromkeys(keep)), coverage
         self.kind, self.probabilities = pa.float64(), []
         if isinstance(model, SGBClassifier):
             self.kind = label_type(pa.array(model.classes_.tolist()).type)
             if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]
-        for column in {"row", "prediction", *self.probabilities}.intersection(self.keep):
+        covering = self._covering()
+        for column in {"row", "prediction", *self.probabilities, *(field.name for field in covering)}.intersection(
+            self.keep
+        ):
             told = "but a column of this name says what the model says. Rename it in the source."
             raise UsageError(f"--keep is {column!r}, {told}")
         kept = []
@@ -41,7 +48,20 @@ class PredictionColumns:
                 check_column(name, schema.names, "--keep")
             kept.append((name, pa.null() if schema is None else schema.field(name).type))
         numbers = [(name, pa.float64()) for name in self.probabilities]
-        self.schema = pa.schema([("row", pa.int64()), *kept, ("prediction", self.kind), *numbers])
+        self.schema = pa.schema([("row", pa.int64()), *kept, ("prediction", self.kind), *numbers, *covering])
+
+    def _covering(self) -> list[Any]:
+        """Return the columns of intervals, or of sets."""
+        if self.coverage is None:
+            return []
+        check_coverage(self.coverage)
+        if isinstance(self.model, SGBClassifier):
+            if not self.probabilities:
+                raise UsageError("--interval is for models that tell probabilities, and this one does not.")
+            return [pa.field("set", pa.string())]
+        if self.model.committee_.loss.n_outputs > 1:
+            raise UsageError("--interval is for one target. Of several: model.predict_interval(X) in Python.")
+        return [pa.field("low", pa.float64()), pa.field("high", pa.float64())]
 
     def predict(self, table: Any, start: int) -> Any:
         """Return the columns for rows whose first is number ``start``."""
@@ -62,6 +82,12 @@ class PredictionColumns:
         columns = [as_column(self.model.predict(X), np.ones(X.num_rows, dtype=bool), self.kind)]
         if self.probabilities:
             columns += [pa.array(each) for each in np.ascontiguousarray(self.model.predict_proba(X).T)]
+        if self.coverage is not None and self.probabilities:
+            columns.append(pa.array(["|".join(map(str, own)) for own in self.model.predict_set(X, self.coverage)]))
+        elif self.coverage is not None:
+            columns += [
+                pa.array(each) for each in np.ascontiguousarray(self.model.predict_interval(X, self.coverage).T)
+            ]
         return columns
 
 

@@ -79,6 +79,10 @@ def run(
     encoding: Encoding = None,
     names: Names = None,
     follow: Annotated[bool, flag("Wait for more rows at the end, like tail -f.", "--follow", panel=ROWS)] = False,
+    follow_rotation: Annotated[
+        bool,
+        flag("Follow one file that is renamed and begun anew, as logrotate does.", "--follow-rotation", panel=ROWS),
+    ] = False,
     max_rows: Annotated[int | None, option("Stop after so many more rows.", "N", panel=ROWS, min=1)] = None,
     model: Annotated[
         Path | None,
@@ -177,8 +181,9 @@ def run(
         start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
         of_history, of_live = steps.split_options(context.params, then or source)
-        live = then or source
-        opened = open_rows(live, of_live, kinds=kinds, follow=follow, strict=strict, end_after=max_rows)
+        live, follow = then or source, follow or follow_rotation
+        waits = follow, follow_rotation
+        opened = open_rows(live, of_live, waits, kinds=kinds, strict=strict, end_after=max_rows)
         history = steps.open_history(source, of_history, strict, before, console) if then else None
         if follow and history is None:
             console.print("Waiting for rows; Ctrl-C ends.")
@@ -189,7 +194,7 @@ def run(
         ignored = list(dict.fromkeys(ignore or ())) if before is None else steps.same_ignored(before, ignore, console)
         steps.check_columns(first, target, key, ignored, is_new=before is None)
         if history is not None:
-            steps.check_live(open_rows(live, of_live, follow=follow, strict=False), target)
+            steps.check_live(open_rows(live, of_live, waits, strict=False), target)
         chosen = steps.choose_task(task, before, start, first, target, console)
         parameters = steps.parse_options(chosen, option or [])
         if before is not None:

@@ -24,8 +24,8 @@ from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
 from streamboost.evaluation.adapters import known_kinds, task_of
+from streamboost.evaluation.class_metrics import AUC
 from streamboost.evaluation.metric_base import Metric
-from streamboost.evaluation.metrics import AUC
 from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.features.reading import Kind

@@ -27,12 +27,14 @@ from streamboost.boosting.booster import Booster, Iterate, UpdateMode
 from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
+from streamboost.boosting.hedge import not_kept
+from streamboost.boosting.undo import is_needed
 from streamboost.errors import frozen, refused, require
-from streamboost.estimators import defaults, freezing
+from streamboost.estimators import defaults, explaining, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
-from streamboost.estimators.prepared import Prepared, Targets
+from streamboost.estimators.prepared import Prepared, Targets, check_expert_scores
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.estimators.undo import Undo, is_needed
+from streamboost.estimators.undo import Undo
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -82,8 +84,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
-    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
-    max_classes: int = 1_000  # likewise
+    max_columns: int = defaults.MOST_COLUMNS
+    max_classes: int = defaults.MOST_CLASSES
 
     @refuse_unknown
     def __init__(
@@ -108,6 +110,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         new_columns: Literal["error", "grow"] = "error",
         date_parts: bool = True,
         memory_limit_mb: float | None = None,
+        max_columns: int = defaults.MOST_COLUMNS,
+        max_classes: int = defaults.MOST_CLASSES,
         n_jobs: int | None = None,
         random_state: Any = None,
         semantics: UpdateMode | None = None,
@@ -120,7 +124,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.readout, self.iterate = readout, iterate
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
-        self.date_parts = date_parts
+        self.date_parts, self.max_columns, self.max_classes = date_parts, max_columns, max_classes
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; an unknown one is refused with the one that was probably meant."""
@@ -141,8 +145,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # Learning: first everything is checked, then everything is changed.
 
     def prepare(
-        self, X: Any, y: Any, sample_weight: Any = None, *, classes: Any = None, after: Prepared | None = None
-    ) -> Prepared:
+        self, X: Any, y: Any, sample_weight: Any = None, *, classes: Any = None, after: Prepared | None = None,
+        expert_scores: Any = None,
+    ) -> Prepared:  # fmt: skip
         """Check and encode rows for :meth:`learn_prepared`, which then takes them; change nothing.
 
         Parameters
@@ -153,6 +158,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             Of a classifier: classes to expect, as in its ``partial_fit``.
         after : Prepared, default=None
             Rows that are prepared and not learned yet: these are checked as if those had been learned.
+        expert_scores : array (n, k), or sequence of n rows (k,) or None, default=None
+            What :meth:`expert_scores` gave when the rows were predicted, if their labels come late.
 
         Examples
         --------
@@ -163,7 +170,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         >>> [model.learn_prepared(prepared).tolist() for prepared in (first, second)]
         [[0.0], [2.0]]
         """
-        return self._prepare(X, y, sample_weight, classes=classes, after=after)
+        return self._prepare(X, y, sample_weight, classes=classes, after=after, expert_scores=expert_scores)
 
     def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
@@ -197,19 +204,22 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _prepare(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, after: Prepared | None = None,
-        dialect: Dialect | Literal["one"] = "array",
+        dialect: Dialect | Literal["one"] = "array", expert_scores: Any = None,
     ) -> Prepared:  # fmt: skip
         """Prepare rows in one of the dialects, or one dict."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        prepared = None
         if sample_weight is not None and not np.all(weight := np.asarray(sample_weight, dtype=float)):
             if dialect == "one":
-                some = self._prepare_some([X], y, weight, classes, after, "dict")
+                prepared = self._prepare_some([X], y, weight, classes, after, "dict")
             else:
-                some = self._prepare_some(X, y, weight, classes, after, dialect)
-            if some is not None:
-                return some
-        return self._prepare_rows(X, y, sample_weight, classes, after, dialect)
+                prepared = self._prepare_some(X, y, weight, classes, after, dialect)
+        if prepared is None:
+            prepared = self._prepare_rows(X, y, sample_weight, classes, after, dialect)
+        if expert_scores is None:
+            return prepared
+        return prepared._replace(early=check_expert_scores(expert_scores, len(prepared.weight)))
 
     def _prepare_rows(
         self,
@@ -299,12 +309,13 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             try:
                 if prepared.encoder is not encoder:
                     self._commit_schema(prepared)
+                early = not_kept(n) if prepared.early is None else prepared.early
                 if prepared.targets.labels is None:
-                    return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight)
-                return self._learn_classes(prepared.X, prepared.targets, prepared.weight)
+                    return self._learn_rows(prepared.X, prepared.targets.y, prepared.weight, early)
+                return self._learn_classes(prepared.X, prepared.targets, prepared.weight, early)
             except Exception:  # an interrupt comes between whole rows, which stay learned
                 if undo is not None:
-                    undo.restore(self)
+                    undo.restore()
                 raise
         finally:
             critical_section.leave(self, section)
@@ -376,6 +387,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
         """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        defaults.check_limits(self)
         n_classes = 0 if labels is None else len(labels)
         for what, n, most in (
             ("columns", encoder.n_features, self.max_columns),
@@ -424,7 +436,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if encoder.names is not None and all(isinstance(name, str) for name in encoder.names):
                 self.feature_names_in_ = np.array(encoder.names, dtype=object)
 
-    def _learn_rows(self, X: FloatArray | SparseRows, y: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_rows(
+        self, X: FloatArray | SparseRows, y: FloatArray, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         """Learn checked rows; a column counts from the row that first has a value there, in a chunk as one by one.
 
         So does room for many levels, from the row that first needs it.
@@ -432,12 +446,13 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         committee = self.committee_
         if isinstance(X, SparseRows):
             blocks = X.blocks(committee.boosters[0].step_rows(len(X)))
-            return np.concatenate([self._learn_rows(block, y[rows], weight[rows]) for rows, block in blocks])
+            parts = [self._learn_rows(block, y[rows], weight[rows], early[rows]) for rows, block in blocks]
+            return np.concatenate(parts)
         n_known = _most_levels(self.encoder_)
         room = _room_for_levels(self.encoder_, n_known)
         is_crowded = n_known > 0 and room > committee.n_levels
         if not self.unseen_columns_ and not is_crowded:
-            return committee.learn_checked(X, y, weight)
+            return committee.learn_checked(X, y, weight, early)
         places = self.encoder_.places
         present = {j: np.flatnonzero(~np.isnan(X[:, places[j]]) & (weight > 0)) for j in self.unseen_columns_}
         begins = sorted((int(rows[0]), j) for j, rows in present.items() if len(rows))
@@ -448,7 +463,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._announce([j for row, j in begins if row == start])
             if start in crowded:
                 committee.set_categorical(committee.categorical, room)
-            parts.append(committee.learn_checked(X[start:stop], y[start:stop], weight[start:stop]))
+            rows = slice(start, stop)
+            parts.append(committee.learn_checked(X[rows], y[rows], weight[rows], early[rows]))
             start = stop
         return np.concatenate(parts)
 
@@ -508,7 +524,9 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _make_loss(self, targets: Targets) -> Loss:
         """Make the loss for targets such as these."""
 
-    def _learn_classes(self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray) -> FloatArray:
+    def _learn_classes(
+        self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         """Learn checked rows of classes; return the raw scores made before."""
         raise NotImplementedError
 
@@ -541,6 +559,30 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return self._class_scores(np.concatenate([committee.score_checked(block) for _, block in rows.blocks()]))
         return self._class_scores(committee.score_checked(rows))
 
+    def expert_scores(self, X: Any) -> FloatArray:
+        """Return what each expert says of every row, (n, k): to be kept, and handed back when the labels come late.
+
+        ``learn``, ``learn_one`` and :meth:`prepare` take it as ``expert_scores=``. How experts are best combined, and
+        how sure to be, is then learned from what they said while the label was not there, as for the rows to come.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).partial_fit(X[:1000], y[:1000])
+        >>> kept = model.expert_scores(X[1000:1002])  # two rows are predicted
+        >>> model = model.partial_fit(X[1002:], y[1002:])  # others come
+        >>> later = model.learn(X[1000:1002], y[1000:1002], expert_scores=kept)  # their labels
+        """
+        return self.raw_and_expert_scores(X)[1]
+
+    def raw_and_expert_scores(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return :meth:`raw_scores` and :meth:`expert_scores` of every row, at the cost of one."""
+        rows, committee = self._known_rows(X), self.committee_
+        blocks = [block for _, block in rows.blocks()] if isinstance(rows, SparseRows) else [rows]
+        scores, told = zip(*map(committee.score_experts, blocks), strict=True)
+        return self._class_scores(np.concatenate(scores)), np.concatenate(told)
+
     def _known_rows(self, X: Any) -> FloatArray | SparseRows:
         """Return rows as the model sees them when it predicts, (n, d)."""
         check_is_fitted(self)
@@ -568,6 +610,61 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the raw scores after the first learner, the first two, and so on."""
         rows = self.encode(X)
         return map(self._class_scores, self.committee_.staged_scores(rows))
+
+    # Why it predicts what it does.
+
+    def explain(self, X: Any) -> FloatArray:
+        """Return what each column contributes to the score of every row, and last what none does, (n, d + 1).
+
+        They add up to the score: of a regressor what :meth:`predict` returns (under losses for counts its logarithm),
+        of a classifier what ``decision_function`` returns; of several classes or outputs, (n, d + 1, m). Trees count by
+        path-dependent Shapley values, the base by its terms, both as the hedge listens to them; the last number is
+        what is said of no row in particular, nearly the same for all rows. A frozen base, which says nothing of
+        columns, is in it, too. See ``docs/explain.md``.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).fit(X, y)
+        >>> contributions = model.explain(X[:5])
+        >>> contributions.shape, bool(abs(contributions.sum(axis=1) - model.predict(X[:5])).max() < 1e-9)
+        ((5, 11), True)
+        """
+        return explaining.explain(self, X)
+
+    def explain_one(self, x: Row) -> explaining.Contributions:
+        """Return what each column contributes to the score of one dict row, by name, the largest first, and the rest.
+
+        Of several classes or outputs each is a dict, by label or number.
+        """
+        return explaining.explain_one(self, x)
+
+    @staticmethod
+    def explain_change(
+        x_then: Any, x_now: Any, model_then: StreamEstimator, model_now: StreamEstimator
+    ) -> explaining.Change:
+        """Return why scores changed, (n, d + 1) each: ``input``, what the rows did, and ``model``, what it learned.
+
+        For ``model_then`` keep a ``freeze()`` of the model. Both together add up to the difference of the scores.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(2000, seed=0)
+        >>> model = SGBRegressor(random_state=0).partial_fit(X[:1000], y[:1000])
+        >>> then = model.freeze()
+        >>> model = model.partial_fit(X[1000:], y[1000:])
+        >>> change = model.explain_change(X[:1], X[1:2], then, model)
+        >>> difference = model.predict(X[1:2]) - then.predict(X[:1])
+        >>> bool(abs((change.input + change.model).sum(axis=1) - difference).max() < 1e-9)
+        True
+        """
+        return explaining.explain_change(x_then, x_now, model_then, model_now)
+
+    def shap_explanation(self, X: Any) -> Any:
+        """Return :meth:`explain` as a ``shap.Explanation``, for the plots of shap, if that is installed."""
+        return explaining.shap_explanation(self, X)
 
     # What the model says of itself.
 
@@ -658,12 +755,14 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # River's dialect: what both estimators share.
 
-    def learn_one(self, x: Row, y: Any, *, w: float = 1.0) -> None:
+    def learn_one(self, x: Row, y: Any, *, w: float = 1.0, expert_scores: Any = None) -> None:
         """Learn one row, a dict of column name to value, and its target; its weight ``w`` is 1 by default.
 
-        An absent name is a missing value, a new one a new column.
+        An absent name is a missing value, a new one a new column. ``expert_scores`` are those of the one row, if its
+        label comes late: see :meth:`expert_scores`.
         """
-        self._learn_prepared(self._prepare(x, [y], None if w == 1.0 else [w], dialect="one"))
+        weight, early = None if w == 1.0 else [w], None if expert_scores is None else [np.ravel(expert_scores)]
+        self._learn_prepared(self._prepare(x, [y], weight, dialect="one", expert_scores=early))
 
     def learn_many(self, X: Any, y: Any, *, w: Any = None) -> None:
         """Learn a frame of rows; columns are matched by name, and new ones may come."""

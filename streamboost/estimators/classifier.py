@@ -44,7 +44,9 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         ``"hinge"``: on one score for two classes, one versus the rest if more are declared at the start.
     n_estimators, learning_rate, max_depth, min_samples_leaf, l2, max_features, monotonic_cst, learner, base, descent
         As in :class:`SGBRegressor`.
-    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, n_jobs, random_state
+    memory, budget, readout, iterate, update_mode, new_columns, date_parts, memory_limit_mb, max_columns, max_classes
+        As in :class:`SGBRegressor`.
+    n_jobs, random_state
         As in :class:`SGBRegressor`.
 
     Attributes
@@ -97,13 +99,16 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         self._learn_prepared(self._prepare(X, y, sample_weight, classes=classes))
         return self
 
-    def learn(self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict") -> NDArray[Any]:
+    def learn(
+        self, X: Any, y: Any, sample_weight: Any = None, *, method: Method = "predict", expert_scores: Any = None
+    ) -> NDArray[Any]:
         """Predict each row, then learn it; return the predictions made before learning. Arguments as in :meth:`fit`.
 
         ``method``, ``"predict"`` by default, says what to return. A class not known when a row was predicted has
-        probability 0 there; the label of a row predicted before any class was known is None.
+        probability 0 there; the label of a row predicted before any class was known is None. ``expert_scores`` are
+        what :meth:`expert_scores` gave of these rows earlier, if their labels come late.
         """
-        return self.learn_prepared(self._prepare(X, y, sample_weight), method=method)
+        return self.learn_prepared(self._prepare(X, y, sample_weight, expert_scores=expert_scores), method=method)
 
     def learn_prepared(self, prepared: Prepared, *, method: Method = "predict") -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
@@ -141,6 +146,20 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
         """Predict probabilities with the first learner, the first two, and so on."""
         return map(self._probabilities, self._staged_scores(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_set(self, X: Any, coverage: float = 0.9) -> list[tuple[Any, ...]]:
+        """Return for every row the labels among which its class is, the most probable first; never none.
+
+        In the long run the share ``coverage`` (0.5 to 0.99) of classes is among them, or more: one label is enough
+        where the model is right as often. It is learned from the predictions made before each row was learned.
+        """
+        probabilities, labels = self.predict_proba(X), self.classes_.tolist()
+        intervals = self.committee_.intervals
+        least = 0.0 if intervals is None else intervals.least_probability(coverage)
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        sizes = np.maximum((probabilities >= least).sum(axis=1), 1)
+        return [tuple(labels[k] for k in row[:n]) for row, n in zip(order.tolist(), sizes.tolist(), strict=True)]
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; None before anything was learned."""
@@ -280,25 +299,28 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             )
         return committee
 
-    def _learn_classes(self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray) -> FloatArray:
+    def _learn_classes(
+        self, X: FloatArray | SparseRows, targets: Targets, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         y, labels, known = targets
         committee = self.committee_
         assert labels is not None
         if not self._is_log_loss():
             self.labels_ = labels
-            return self._learn_rows(X, defaults.margins(y[:, 0], committee.loss.n_outputs), weight)
+            return self._learn_rows(X, defaults.margins(y[:, 0], committee.loss.n_outputs), weight, early)
         if not hasattr(self, "labels_") or self.labels_ is not labels:
             self.labels_ = labels.first(known)
             self._make_room()
         if known == len(labels):
-            return self._learn_codes(X, y, weight)  # learn_prepared makes class scores of them, if they are asked for
+            return self._learn_codes(X, y, weight, early)  # learn_prepared makes class scores of them, if asked for
         scores = np.full((len(X), len(labels)), -math.inf)
         start = 0
         while start < len(X):  # up to the first row of a class not known yet; that row brings it
             stop = start + int(np.argmax(np.append(y[start:], math.inf) >= known))
             if stop > start:
                 rows = slice(start, stop)
-                scores[rows, :known] = self._class_scores(self._learn_codes(X[rows], y[rows], weight[rows]))
+                learned = self._learn_codes(X[rows], y[rows], weight[rows], early[rows])
+                scores[rows, :known] = self._class_scores(learned)
             if stop < len(X):
                 row = slice(stop, stop + 1)
                 x = np.asarray(X[row])
@@ -309,7 +331,7 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
                 if committee.n_rows:
                     committee.events.append(Event(committee.n_rows, "new class", str(self.classes_[-1])))
                 self._make_room(x)
-                self._learn_codes(x, y[row], weight[row])
+                self._learn_codes(x, y[row], weight[row], early[row])
                 stop += 1
             start = stop
         return scores
@@ -325,10 +347,12 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             scores = np.where(np.isfinite(scores).all(axis=1), np.diff(scores, axis=1)[:, 0], 0.0)[:, None]
         return 2.0 * y - 1.0, scores
 
-    def _learn_codes(self, X: FloatArray | SparseRows, codes: FloatArray, weight: FloatArray) -> FloatArray:
+    def _learn_codes(
+        self, X: FloatArray | SparseRows, codes: FloatArray, weight: FloatArray, early: FloatArray
+    ) -> FloatArray:
         """Learn rows of known classes."""
         is_coded = type(self.committee_.loss) is Softmax
-        return self._learn_rows(X, codes if is_coded else 2.0 * codes - 1.0, weight)
+        return self._learn_rows(X, codes if is_coded else 2.0 * codes - 1.0, weight, early)
 
     def _make_room(self, x: FloatArray | None = None) -> None:
         """Give new classes an output, as unlikely on the rows remembered as a class never seen so far is."""

@@ -72,6 +72,9 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     memory_limit_mb : float, default=None
         What the model may take: memories and numbers of learners shrink to fit, and say so. Left out, the ladder is
         what it is, and whoever holds all rows does so up to 1,024 MB.
+    max_columns, max_classes : int, default=10,000 and 1,000
+        How many columns, and classes of a classifier, the model may come to know; rows that would bring more are
+        refused. First rows may have any number, and then no more come.
     n_jobs : int, default=None
         With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
     random_state : int, RandomState or None, default=None
@@ -148,15 +151,44 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
         self._learn_prepared(self._prepare(X, y, sample_weight))
         return self
 
-    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> FloatArray:
-        """Predict each row, then learn it; return the predictions made before learning."""
-        return self.predict_from_scores(self._learn_prepared(self._prepare(X, y, sample_weight)))
+    def learn(self, X: Any, y: Any, sample_weight: Any = None, *, expert_scores: Any = None) -> FloatArray:
+        """Predict each row, then learn it; return the predictions made before learning.
+
+        ``expert_scores`` are what :meth:`expert_scores` gave of these rows earlier, if their labels come late.
+        """
+        return self.learn_prepared(self.prepare(X, y, sample_weight, expert_scores=expert_scores))
 
     def predict_one(self, x: Row) -> Any:
         """Predict one row; 0 before anything was learned."""
         if not hasattr(self, "committee_"):
             return 0.0
         return self.predict_from_scores(self._score_one(x))[0].tolist()
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
+        """Return the ends of an interval for the target of every row, (n, 2), or (n, m, 2) of several targets.
+
+        In the long run the share ``coverage`` (0.5 to 0.99) of targets lies within, on streams that change, too: it is
+        learned from the predictions made before each row was learned. How wide an interval is depends on the row.
+
+        Examples
+        --------
+        >>> from streamboost import SGBRegressor, datasets
+        >>> X, y, *_ = datasets.friedman(3000, noise=1.0, seed=0)
+        >>> model = SGBRegressor(random_state=0).partial_fit(X[:2000], y[:2000])
+        >>> low, high = model.predict_interval(X[2000:]).T
+        >>> bool(0.85 < ((low <= y[2000:]) & (y[2000:] <= high)).mean() < 0.95)
+        True
+        """
+        ends = self.committee_.predict_intervals(self.encode(X), coverage)
+        return ends[:, 0] if ends.shape[1] == 1 else ends
+
+    def predict_interval_one(self, x: Row, coverage: float = 0.9) -> Any:
+        """Return the ends of an interval for the target of one row, a list of two; of several targets, lists of two."""
+        if not hasattr(self, "committee_"):
+            return [-np.inf, np.inf]
+        rows: Any = self.encoder_.encode_one(x, known_only=True).X
+        ends = self.committee_.predict_intervals(rows, coverage)[0]
+        return ends[0].tolist() if len(ends) == 1 else ends.tolist()
 
     def predict_from_scores(self, scores: FloatArray) -> FloatArray:
         """Return what raw scores (n, m) mean: a number for every row, (n,), or several, (n, m)."""

@@ -96,6 +96,29 @@ class Metric(ABC, Generic[Summary]):
         """Return the metric."""
 
 
+class Mean(NamedTuple):
+    """A weighted mean, by columns."""
+
+    weight: float
+    mean: FloatArray  # (m,)
+
+
+class MeanMetric(Metric[Mean]):
+    """A metric made of the mean of some number a row."""
+
+    def _summarise(self, rows: FloatArray, weight: FloatArray) -> Mean:
+        total = float(weight.sum())
+        return Mean(total, weight @ rows / total if total else np.zeros(rows.shape[1]))
+
+    def _merge(self, one: Mean, other: Mean) -> Mean:
+        total = one.weight + other.weight
+        share = other.weight / total if total else 0.0
+        return Mean(total, one.mean + share * (other.mean - one.mean))
+
+    def _score(self, summary: Mean) -> float:
+        return float(summary.mean.mean()) if summary.weight else NAN
+
+
 class Ring:
     """The latest rows, (W, k), the oldest overwritten first."""
 

@@ -12,7 +12,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, learn_inputs, set_base, standardize_row
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
-from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
+from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out, recall
 from streamboost.kernels.losses import Rule, set_targets
 from streamboost.kernels.nets.layout import AVERAGED, BLOCK, LEARNERS, OUTPUTS, UNIT, Array, Ints, Nets
 from streamboost.kernels.nets.outputs import follow_targets, in_units, set_errors
@@ -34,7 +34,8 @@ class Inputs(NamedTuple):
 def learn_nets(
     X: FloatArray, y: FloatArray, weight: FloatArray, size: int, is_mean: bool, scores: FloatArray, rule: Rule,
     readout: int, base: int, rates: FloatArray, cat_at: IntArray, eta: FloatArray, hedge: Hedging,
-    paired_test: FloatArray, meters: Meters, line: Line, slopes: Slopes, inputs: Inputs, nets: Nets, trouble: Ints,
+    paired_test: FloatArray, early: FloatArray, signature: float, meters: Meters, line: Line, slopes: Slopes,
+    inputs: Inputs, nets: Nets, trouble: Ints,
 ) -> int:  # fmt: skip
     """Predict and learn rows in steps of ``size``; return how many were learned: all, or those before ``trouble``."""
     plan, parameters, scale = nets.plan, nets.parameters, nets.scale
@@ -45,7 +46,7 @@ def learn_nets(
     gradient = np.empty_like(parameters)
     h, targets, walk, read = np.empty((size, N, m)), np.empty((size, N, m)), np.empty((N + 1, m)), np.empty((N + 1, m))
     expert_scores, prediction = np.empty((size, hedge.experts.shape[0], m)), np.empty(m)
-    origin = np.zeros(1, np.int64)
+    origin, early_scores = np.zeros(1, np.int64), np.empty((hedge.experts.shape[0], m))
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
         x, wanted, w = X[start : start + n], y[start : start + n], weight[start : start + n]
@@ -85,7 +86,8 @@ def learn_nets(
         if readout >= READ_HEDGE:
             for s in range(n):
                 if w[s] > 0.0:
-                    learn_hedge(rule, expert_scores[s], wanted[s], w[s], hedge, paired_test)
+                    recall(early[start + s], signature, expert_scores[s], early_scores)
+                    learn_hedge(rule, expert_scores[s], early_scores, wanted[s], w[s], hedge, paired_test)
         if inputs.counts.shape[0] > 0:
             for s in range(n):
                 if w[s] > 0.0:
@@ -98,9 +100,9 @@ def learn_nets(
 @compiled
 def score_nets(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, cat_at: IntArray, eta: FloatArray, hedge: Hedging,
-    line: Line, inputs: Inputs, nets: Nets,
+    line: Line, inputs: Inputs, nets: Nets, said: FloatArray,
 ) -> None:  # fmt: skip
-    """The score (n, m) of every row; nothing changes."""
+    """The score (n, m) of every row, and what experts say, (n, E, m), if there is room for it; nothing changes."""
     plan, scale = nets.plan, nets.scale
     parameters = nets.average if plan[AVERAGED] else nets.parameters
     N, m, d = plan[LEARNERS], plan[OUTPUTS], X.shape[1]
@@ -118,6 +120,8 @@ def score_nets(
         for s in range(n):
             set_walk(x[s], line, cat_at, z[s], eta, h[s], walk)
             read_out(readout, rule.kind, hedge, walk, origin, N, expert_scores, prediction, scores[start + s])
+            if said.shape[1] > 0:
+                said[start + s] = expert_scores
 
 
 @compiled_inside

@@ -12,7 +12,7 @@ from streamboost._types import FloatArray, IntArray
 from streamboost.kernels.bases import STILL, Line, Slopes, learn_base, line_of, set_base
 from streamboost.kernels.compiling import compiled, compiled_inside
 from streamboost.kernels.edges import Meters, count_edges
-from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out
+from streamboost.kernels.hedge import READ_HEDGE, Hedging, learn_hedge, read_out, recall
 from streamboost.kernels.layout import (
     BASE,
     DEPTH,
@@ -38,21 +38,23 @@ BLOCK = 128  # rows that are walked together through trees that rest
 def learn_rows(
     X: FloatArray, y: FloatArray, weight: FloatArray, start: int, stop: int, scores: FloatArray, rule: Rule,
     readout: int, plan: IntArray, counts: IntArray, rates: FloatArray, hedge: Hedging, paired_test: FloatArray,
-    trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows, steps: IntArray, ahead: FloatArray,
-    carried: FloatArray,
+    early: FloatArray, signature: float, trees: Trees, meters: Meters, lines: Line, slopes: Slopes, windows: Windows,
+    steps: IntArray, ahead: FloatArray, carried: FloatArray,
 ) -> int:  # fmt: skip
     """Predict and learn rows from ``start`` to ``stop``, or until a refit is due; return the row after the last one.
 
     Writes ``scores`` (n, m) and all state. The trees of the first booster may rest: then ``ahead`` (n, steps, m) are
     its partial sums after ``steps`` trees (:func:`walk_ahead`), and those up to the tree whose turn is next are written
-    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. A row whose
-    gradient is not finite is not learned: then the answer is -1 - row.
+    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. The combination
+    learns from what experts said ``early``, where they are those of the ``signature``. A row whose gradient is not
+    finite is not learned: then the answer is -1 - row.
     """
     R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
     leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
     h, targets, walks, z = all_h[0], all_targets[0], np.empty((T + R, m)), np.empty((R, d + 1))
     expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
+    early_scores = np.empty_like(expert_scores)
     curvature = np.ones(T)
     for s in range(start, stop):
         x, target, w = X[s], y[s], weight[s]
@@ -82,7 +84,8 @@ def learn_rows(
             return -1 - s
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
         if readout >= READ_HEDGE and w > 0.0:
-            learn_hedge(rule, expert_scores, target, w, hedge, paired_test)
+            recall(early[s], signature, expert_scores, early_scores)
+            learn_hedge(rule, expert_scores, early_scores, target, w, hedge, paired_test)
         count_edges(all_targets, all_h, weight[s : s + 1], meters)
         is_due = False
         for r in range(R):
@@ -117,9 +120,12 @@ def walk_ahead(
 @compiled
 def score_rows(
     X: FloatArray, scores: FloatArray, rule: Rule, readout: int, plan: IntArray, rates: FloatArray, hedge: Hedging,
-    trees: Trees, lines: Line, steps: IntArray,
+    trees: Trees, lines: Line, steps: IntArray, said: FloatArray,
 ) -> None:  # fmt: skip
-    """Write the score of every row, (n, m); nothing else changes. Of trees that rest, sums after ``steps`` are read."""
+    """Write the score of every row, (n, m); nothing else changes. Of trees that rest, sums after ``steps`` are read.
+
+    What experts say is written, too, (n, E, m), if there is room for it.
+    """
     R, (n, d), m, T = plan.shape[0], X.shape, scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
     leaf, h, walks, z = np.empty(T, np.uint16), np.empty((T, m)), np.empty((T + R, m)), np.empty((R, d + 1))
@@ -139,6 +145,8 @@ def score_rows(
             set_base(X[s], line_of(lines, r), trees.cat_at, z[r], walk[0])
             walk_row(X[s], plan[r], rates[r], trees, leaf[a:b], h[a:b], walk)
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
+        if said.shape[1] > 0:
+            said[s] = expert_scores
 
 
 @compiled_inside

@@ -39,7 +39,7 @@ from safetensors.numpy import save as serialize
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.persistence import format_1
-from streamboost.persistence.array_specs import check_model
+from streamboost.persistence.array_specs import check_model, parts_of
 from streamboost.persistence.durable_files import replace_file
 from streamboost.persistence.object_graph import ARRAY_KINDS, is_plain_array, is_scalar, put_together, take_apart
 from streamboost.persistence.registry import PACKAGE
@@ -174,7 +174,7 @@ class _Writer:
     def _node(self, value: object, path: str) -> Json:
         if is_plain_array(value):
             return self._array(value, _shown(path))
-        parts = take_apart(value)
+        parts = take_apart(value.for_segments() if self.cuts_long and hasattr(value, "for_segments") else value)
         if parts is None:
             raise _refusal(value, path)
         return {
@@ -281,6 +281,9 @@ def _unpack(data: bytes, segments: SegmentStore | None) -> Any:
             built.append(put_together(kind, keys, items))
     model = _read_value(header["root"], built)
     check_model(model)
+    for _, part in parts_of(model):
+        if hasattr(part, "after_loading"):
+            part.after_loading()
     return model
 
 

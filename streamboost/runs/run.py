@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from streamboost._types import Task
 from streamboost.errors import writing
 from streamboost.evaluation.adapters import known_kinds
-from streamboost.evaluation.metrics import AUC
+from streamboost.evaluation.class_metrics import AUC
 from streamboost.evaluation.predictions import (
     Predictions,
     concatenate,

@@ -33,6 +33,7 @@ from streamboost.serving.monitoring import Monitoring, ScoreKeeper, without_path
 from streamboost.serving.replica import AGE, ReplicaModel
 from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
+from streamboost.sources.arrow_messages import decoded_bytes
 
 T = TypeVar("T")
 
@@ -275,7 +276,7 @@ class Handlers:
 
 def _held_bytes(rows: Any) -> int:
     """Return how many bytes a body has become, beside its own, where that may be far more."""
-    return arrow_bodies.decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
+    return decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
 
 
 def _is_arrow(request: Request) -> bool:

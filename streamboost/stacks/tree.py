@@ -19,6 +19,7 @@ from streamboost.errors import refused
 from streamboost.features.binning import LEVEL_BINS, Bins, cat_positions, joined_columns
 from streamboost.kernels import tree_growing, tree_rows
 from streamboost.kernels.carrying import snap_splits
+from streamboost.kernels.contributions import add_contributions
 from streamboost.kernels.splits import Signs
 from streamboost.kernels.tree_growing import Growth, Tree
 from streamboost.kernels.tree_rows import Trees
@@ -442,6 +443,23 @@ class TreeStack(Stack):
         ``owners`` (d,) says to which column each place in a row belongs; those of one column are exchanged together.
         """
         tree_rows.add_moves(X, self._trees(eta), self.max_depth, self.other_bin, self.l2, owners, moves)
+
+    def add_contributions(
+        self, X: FloatArray, some: slice, eta: FloatArray, owners: IntArray, contributions: FloatArray,
+        expected: FloatArray,
+    ) -> None:  # fmt: skip
+        """Add what columns contribute to the scores of rows (n, d) by steps ``eta`` (k,) of some k trees.
+
+        That is to ``contributions`` (n, c, m), by path-dependent Shapley values, and to ``expected`` (m,) what the
+        trees say of no row in particular. ``owners`` (d,) says to which column each place in a row belongs.
+        """
+        steps = np.zeros(self.n_learners)
+        steps[some] = eta
+        points, weights = np.polynomial.legendre.leggauss((self.max_depth + 1) // 2)
+        add_contributions(
+            X, self._trees(steps), self.max_depth, self.other_bin, self.l2, some.start, len(eta), owners,
+            (points + 1.0) / 2.0, weights / 2.0, contributions, expected,
+        )  # fmt: skip
 
 
 def _checked_share(max_features: object) -> Any:

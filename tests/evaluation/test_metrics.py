@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,23 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from streamboost.evaluation.reports import Report
-from streamboost.metrics import AUC, BY_NAME, MAE, R2, RMSE, Accuracy, Kappa, LogLoss, Probabilities
+from streamboost.metrics import (
+    AUC,
+    BY_NAME,
+    ECE,
+    F1,
+    MAE,
+    PRAUC,
+    R2,
+    RMSE,
+    Accuracy,
+    BalancedAccuracy,
+    Brier,
+    Kappa,
+    LogLoss,
+    Pinball,
+    Probabilities,
+)
 from streamboost.persistence import snapshots
 from streamboost.persistence.object_graph import same_state
 
@@ -29,6 +46,21 @@ def in_chunks(metric, y, prediction, weight, rng):
             said = prediction[rows]
         metric.add(y[rows], said, weight[rows])
     return metric
+
+
+def balanced_accuracy(y, said, *, sample_weight):
+    """That of scikit-learn, which warns of labels that never came."""
+    with warnings.catch_warnings(action="ignore"):
+        return reference.balanced_accuracy_score(y, said, sample_weight=sample_weight)
+
+
+def f1(y, said, *, sample_weight):
+    """That of scikit-learn: of two classes that of the rarer one, else the mean."""
+    counts = sample_weight > 0
+    some = np.union1d(y[counts], said[counts])
+    each = reference.f1_score(y, said, sample_weight=sample_weight, labels=some, average=None, zero_division=0.0)
+    came = [sample_weight[y == label].sum() for label in some]
+    return each[int(np.argmin(came))] if len(some) == 2 else each.mean()
 
 
 def stream(seed):
@@ -52,6 +84,7 @@ def test_regression_metrics_are_those_of_scikit_learn(seed, n_outputs):
             (RMSE, reference.root_mean_squared_error),
             (MAE, reference.mean_absolute_error),
             (R2, reference.r2_score),
+            (Pinball, reference.mean_pinball_loss),
         ]:
             ours = in_chunks(metric(window), y, said, weight, rng).value
             assert ours == pytest.approx(twin(y[last], said[last], sample_weight=weight[last]), rel=1e-7)
@@ -65,7 +98,12 @@ def test_label_metrics_are_those_of_scikit_learn(seed):
     y[-2:] = NAMES[:2]  # two classes in every window
     for window in windows:
         last = slice(None) if window is None else slice(-window, None)
-        for metric, twin in [(Accuracy, reference.accuracy_score), (Kappa, reference.cohen_kappa_score)]:
+        for metric, twin in [
+            (Accuracy, reference.accuracy_score),
+            (Kappa, reference.cohen_kappa_score),
+            (BalancedAccuracy, balanced_accuracy),
+            (F1, f1),
+        ]:
             ours = in_chunks(metric(window), y, said, weight, rng).value
             assert ours == pytest.approx(twin(y[last], said[last], sample_weight=weight[last]), abs=1e-12)
 
@@ -95,6 +133,63 @@ def test_the_windowed_auc_is_that_of_scikit_learn_and_the_running_one_within_its
         exact = reference.roc_auc_score(y[last], p[last], sample_weight=weight[last])
         assert abs(metric.value - exact) <= metric.error_bound + 1e-12
         assert window is None or metric.error_bound == 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.booleans())
+def test_the_average_precision_is_that_of_scikit_learn(seed, ties):
+    rng, n, weight, windows = stream(seed)
+    y, p = rng.integers(0, 2, n), rng.random(n)
+    y[-2:] = [0, 1]
+    p = np.round(p, 1) if ties else p
+    for window in windows[1:]:
+        last = slice(-window, None)
+        came = [weight[last][y[last] == label].sum() for label in (0, 1)]
+        if came[0] == came[1]:  # then none is the rarer one
+            continue
+        rare = int(np.argmin(came))
+        metric = in_chunks(PRAUC(window), y, p, weight, rng)
+        exact = reference.average_precision_score(
+            y[last] == rare, p[last] if rare else -p[last], sample_weight=weight[last]
+        )
+        assert metric.value == pytest.approx(exact, abs=1e-9)
+
+
+def test_the_running_average_precision_of_many_rows_is_close():
+    rng = np.random.default_rng(0)
+    y = rng.random(50_000) < 0.01
+    p = 1 / (1 + np.exp(-(rng.normal(size=len(y)) + 2.0 * y - 3.0)))
+    metric = PRAUC()
+    metric.add(y, p)
+    assert metric.value == pytest.approx(reference.average_precision_score(y, p), rel=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.sampled_from([2, 3]))
+def test_the_brier_score_is_that_of_scikit_learn(seed, n_classes):
+    rng, n, weight, windows = stream(seed)
+    names = list(NAMES[:n_classes])
+    y, p = NAMES[rng.integers(0, n_classes, n)], rng.dirichlet([0.3] * n_classes, n)
+    for window in windows:
+        last = slice(None) if window is None else slice(-window, None)
+        ours = in_chunks(Brier(window), y, Probabilities(names, p), weight, rng).value
+        came = (y[last, None] == NAMES[:n_classes]).astype(float)
+        each = ((p[last] - came) ** 2).sum(axis=1) / (2 if n_classes == 2 else 1)
+        assert ours == pytest.approx(np.average(each, weights=weight[last]), rel=1e-9)
+        if n_classes == 2:
+            twin = reference.brier_score_loss(y[last], p[last, 1], pos_label="bee", sample_weight=weight[last])
+            assert ours == pytest.approx(twin, rel=1e-9)
+
+
+def test_the_calibration_error_is_what_probabilities_were_twisted_by():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=200_000)
+    y = rng.uniform(size=len(p)) < p
+    honest, bold = ECE(), ECE()
+    honest.add(y, p)
+    bold.add(y, np.where(p > 0.5, 1.0, 0.0))
+    assert honest.value < 0.006
+    assert bold.value == pytest.approx(0.25, abs=0.005)  # 1 is said where 3/4 are right
 
 
 def test_the_running_auc_of_many_rows_is_close():

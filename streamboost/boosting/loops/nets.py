@@ -10,7 +10,7 @@ from streamboost._types import FloatArray
 from streamboost.bases import Constant, Linear
 from streamboost.boosting.hedge import NO_PAIRED_TEST
 from streamboost.boosting.loops import compiled
-from streamboost.boosting.loops.plain import PlainLoop
+from streamboost.boosting.loops.plain import NOBODY, PlainLoop
 from streamboost.features.binning import cat_positions
 from streamboost.features.chunk import Chunk
 from streamboost.features.standardizer import Standardizer
@@ -40,7 +40,7 @@ class NetLoop(PlainLoop):
             and booster.is_open
         )
 
-    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+    def learn(self, model: BoostedModel, chunk: Chunk, early: FloatArray, scores: FloatArray, start: int) -> int:
         """Predict and learn rows from ``start`` on: whole steps, up to :data:`BLOCK` rows if they are smaller."""
         booster, nothing, estimate = model.boosters[0], np.zeros((1, 1)), None
         stack, base, step = booster.stack, booster.base, booster.step_rows(len(chunk.X) - start)
@@ -58,7 +58,8 @@ class NetLoop(PlainLoop):
             X, y, weight, step, booster.update_mode != "sequential", scores[rows], compiled.rule(booster),
             compiled.READOUTS[model.readout, booster.descent.readout], base_rule, rates,
             cat_positions(stack.categorical, stack.n_features), booster.eta, model.hedge.arrays, NO_PAIRED_TEST,
-            booster.edges.arrays, compiled.line(base, stack), slopes, _inputs(stack), stack.arrays, trouble,
+            early[rows], model.signature if early.shape[1] else 0.0, booster.edges.arrays,
+            compiled.line(base, stack), slopes, _inputs(stack), stack.arrays, trouble,
         )  # fmt: skip
         booster.count(learned)
         if learned < len(X):
@@ -69,15 +70,15 @@ class NetLoop(PlainLoop):
                 base.learn(X, y, weight, booster.loss, booster.scale)
         return start + learned
 
-    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
-        """Return the score of checked rows, (n, m)."""
+    def score(self, model: BoostedModel, X: FloatArray, said: FloatArray = NOBODY) -> FloatArray:
+        """Return the score of checked rows, (n, m); write what experts say to ``said`` (n, E, m), if it is given."""
         booster, stack = model.boosters[0], model.boosters[0].stack
         assert isinstance(stack, NeuralStack)
         scores = np.empty((len(X), booster.loss.n_outputs))
         net_loop.score_nets(
             X, scores, compiled.rule(booster), compiled.READOUTS[model.readout, booster.descent.readout],
             cat_positions(stack.categorical, stack.n_features), booster.eta, model.hedge.arrays,
-            compiled.line(booster.base, stack), _inputs(stack), stack.arrays,
+            compiled.line(booster.base, stack), _inputs(stack), stack.arrays, said,
         )  # fmt: skip
         return scores
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamboost.boosting.model import BoostedModel
 
 BLOCK = 1024  # rows whose walks are held at once: N + 1 partial sums each
+NOBODY: FloatArray = np.zeros((0, 0, 0))  # who is asked for what experts say
 
 
 class PlainLoop:
@@ -30,10 +31,11 @@ class PlainLoop:
         """Return whether this loop knows everything the model is made of."""
         return True
 
-    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+    def learn(self, model: BoostedModel, chunk: Chunk, early: FloatArray, scores: FloatArray, start: int) -> int:
         """Predict and learn rows of a checked chunk from ``start`` on; return the row after the last one learned.
 
-        The scores made before learning are written to ``scores`` (n, m).
+        The combination learns from what experts said ``early``, if that is known: see
+        :meth:`BoostedModel.score_experts`. The scores made before learning are written to ``scores`` (n, m).
         """
         boosters = model.boosters
         rows = slice(start, start + boosters[0].step_rows(len(chunk.X)))
@@ -42,18 +44,25 @@ class PlainLoop:
         walks = [answer.walk for answer in answers]
         scores[rows] = read_out(model, walks)
         if model.readout == "hedge":
-            for said, target, w in zip(expert_scores(model, walks), y, weight, strict=True):
-                model.hedge.learn(said, target, boosters[0].loss, float(w), model.paired_test)
+            signature = model.signature if early.shape[1] else 0.0
+            each_row = zip(expert_scores(model, walks), early[rows], y, weight, strict=True)
+            for said, kept, target, w in each_row:
+                is_theirs = len(kept) > said.size and kept[0] == signature
+                then = kept[1 : 1 + said.size].reshape(said.shape) if is_theirs else said
+                model.hedge.learn(said, target, boosters[0].loss, float(w), model.paired_test, then)
         for booster, answer in zip(boosters, answers, strict=True):
             booster.update(X, y, weight, answer)
         return start + len(X)
 
-    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
-        """Return the score of checked rows, (n, m)."""
+    def score(self, model: BoostedModel, X: FloatArray, said: FloatArray = NOBODY) -> FloatArray:
+        """Return the score of checked rows, (n, m); write what experts say to ``said`` (n, E, m), if it is given."""
         scores = np.empty((len(X), model.loss.n_outputs))
         for start in range(0, len(X), BLOCK):
             block = X[start : start + BLOCK]
-            scores[start : start + BLOCK] = read_out(model, [booster.walk_checked(block) for booster in model.boosters])
+            walks = [booster.walk_checked(block) for booster in model.boosters]
+            scores[start : start + BLOCK] = read_out(model, walks)
+            if said.size:
+                said[start : start + BLOCK] = expert_scores(model, walks)
         return scores
 
     def fresh_target(self, booster: Booster, i: int) -> tuple[FloatArray, FloatArray]:

@@ -22,7 +22,7 @@ from streamboost.bases import Constant
 from streamboost.boosting.drift_replacement import REVIEW_EVERY
 from streamboost.boosting.hedge import NO_PAIRED_TEST
 from streamboost.boosting.loops import compiled
-from streamboost.boosting.loops.plain import PlainLoop
+from streamboost.boosting.loops.plain import NOBODY, PlainLoop
 from streamboost.features.chunk import Chunk
 from streamboost.kernels import bases, carrying, edges, layout, replay, tree_loop, tree_rows
 from streamboost.kernels.linear import Signs
@@ -54,7 +54,7 @@ class TreeLoop(PlainLoop):
             for booster in model.boosters
         )
 
-    def learn(self, model: BoostedModel, chunk: Chunk, scores: FloatArray, start: int) -> int:
+    def learn(self, model: BoostedModel, chunk: Chunk, early: FloatArray, scores: FloatArray, start: int) -> int:
         """Predict and learn rows in order from ``start`` on, until a refit or a review is due."""
         boosters, (X, y, weight) = model.boosters, chunk
         first, stop, estimates = boosters[0], len(X), []
@@ -83,7 +83,8 @@ class TreeLoop(PlainLoop):
         reached: int = tree_loop.learn_rows(
             X, y, weight, start, stop, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout],
             buffers.plan, buffers.counts, buffers.rates, model.hedge.arrays, paired_test,
-            buffers.trees, buffers.meters, buffers.lines, buffers.slopes, buffers.windows, steps, ahead, carried,
+            early, model.signature if early.shape[1] else 0.0, buffers.trees, buffers.meters, buffers.lines,
+            buffers.slopes, buffers.windows, steps, ahead, carried,
         )  # fmt: skip
         stop = reached if reached >= 0 else -1 - reached
         for booster in boosters:  # what Booster.count does, without a call for each
@@ -106,11 +107,11 @@ class TreeLoop(PlainLoop):
                 break
         return stop
 
-    def score(self, model: BoostedModel, X: FloatArray) -> FloatArray:
-        """Return the score of checked rows, (n, m)."""
+    def score(self, model: BoostedModel, X: FloatArray, said: FloatArray = NOBODY) -> FloatArray:
+        """Return the score of checked rows, (n, m); write what experts say to ``said`` (n, E, m), if it is given."""
         boosters, first = model.boosters, model.boosters[0]
         if not first.n_rows:
-            return super().score(model, X)
+            return super().score(model, X, said)
         buffers: SharedBuffers | None = getattr(model, "_buffers", None)
         if buffers is None or not buffers.owns(boosters):
             is_member = buffers is not None and len(boosters) == 1  # of a committee, whose arrays stay where they are
@@ -122,7 +123,8 @@ class TreeLoop(PlainLoop):
         scores = np.empty((len(X), first.loss.n_outputs))
         tree_loop.score_rows(
             X, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout], buffers.plan,
-            buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines, _steps(model) if first.rests else NO_STEPS,
+            buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines,
+            buffers.steps(model) if first.rests else NO_STEPS, said,
         )  # fmt: skip
         return scores
 
@@ -190,13 +192,6 @@ class Ahead(NamedTuple):
     sums: FloatArray  # (rows, steps, m)
 
 
-def _steps(model: BoostedModel) -> IntArray:
-    """The partial sums of a first booster that rests which are asked for: those of experts, of its turn, and all."""
-    first, experts = model.boosters[0], model.hedge.experts
-    assert first.replay is not None
-    return np.unique([*experts[experts[:, 0] == 0, 1].tolist(), first.replay.turn, first.stack.n_learners])
-
-
 class SharedBuffers:
     """The arrays of several boosters, end to end; of one booster, views of its own.
 
@@ -244,6 +239,7 @@ class SharedBuffers:
         self.is_scale_known = all(booster.is_scale_known for booster in boosters)
         self.load(boosters)
         self.ahead: Ahead | None = None
+        self._steps = NO_STEPS, NO_STEPS, -1  # what steps returned last, and the experts and the turn that it was for
         self.members: tuple[int, ...] = ()  # the ids of those attached; no references, which would make a cycle
 
     def attach(self, model: BoostedModel) -> None:
@@ -261,13 +257,26 @@ class SharedBuffers:
                 return False
         return True
 
+    def steps(self, model: BoostedModel) -> IntArray:
+        """The partial sums of a first booster that rests which are asked for: those of experts, of its turn, and all.
+
+        Numbers of trees do not change before arrays are laid out anew.
+        """
+        (steps, known, turn), first, experts = self._steps, model.boosters[0], model.hedge.experts
+        assert first.replay is not None
+        if experts is not known or first.replay.turn != turn:
+            turn = first.replay.turn
+            steps = np.unique([*experts[experts[:, 0] == 0, 1].tolist(), turn, first.stack.n_learners])
+            self._steps = steps, experts, turn
+        return steps
+
     def walk_ahead(self, model: BoostedModel, chunk: Chunk, start: int, stop: int) -> tuple[IntArray, FloatArray]:
         """Return partial sums (n, steps, m) of a first booster that rests, of rows of a chunk from ``start`` on.
 
         Until ``stop`` neither its trees nor the experts change. What was walked is kept for calls with later rows.
         """
         if self.ahead is None or self.ahead.chunk is not chunk or not self.ahead.start <= start < self.ahead.stop:
-            steps = _steps(model)
+            steps = self.steps(model)
             sums = np.empty((stop - start, len(steps), model.boosters[0].loss.n_outputs))
             tree_loop.walk_ahead(chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums)
             self.ahead = Ahead(chunk, start, stop, steps, sums)
