@@ -4,11 +4,13 @@
 
 Friedman's stream, ten columns, learned by the default model, of which a checkpoint is saved every 10,000 rows as a run
 does. The booster that holds all rows joins as soon as it can, and stays whatever it has earned: what is measured is its
-checkpoint. Bytes are those of new files; of each tenth of the rows the mean is told, and the median of seconds.
+checkpoint. Bytes are those of new files; of each tenth of the rows the mean is told, and the median of seconds. At the
+end of each tenth the newest checkpoint is loaded, too.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from benchmarks.bench_flat import yes
 from benchmarks.report import table
 from streamboost import SGBRegressor, datasets
 from streamboost.boosting import growth
-from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
 from streamboost.persistence.segments import FOLDER
 from streamboost.replay import NEVER
 
@@ -45,10 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
     size = max(len(saved) // TENTHS, 1)
     tenths = [summary(saved[start : start + size], options.every) for start in range(0, len(saved), size)]
     lines = [
-        [f"{one['rows']:,}", *(f"{one[name]:,.0f}" for name in ("segments", "file", "bytes")), f"{one['seconds']:.3f}"]
+        [f"{one['rows']:,}", *(f"{one[name]:,.0f}" for name in ("segments", "file", "bytes"))]
+        + [f"{one[name]:.3f}" for name in ("seconds", "loading")]
         for one in tenths
     ]
-    print(table(["up to row", "in segments", "beside them", "bytes a row", "seconds a checkpoint"], lines))
+    print(table(["up to row", "in segments", "beside them", "bytes a row", "s a checkpoint", "s to load it"], lines))
     ratio = tenths[-1]["bytes"] / tenths[1]["bytes"]
     told = "bytes a row, the last tenth over the second"
     print(table(["", "figure", "goal", "reached"], [[told, f"{ratio:.2f}", f"at most {GOAL}", yes(ratio <= GOAL)]]))
@@ -72,6 +75,10 @@ def run(n_rows: int, every: int, seed: int) -> list[dict[str, float]]:
             in_segments = sum(size for path, size in new.items() if path.parent.name == FOLDER)
             sizes = {"segments": in_segments, "file": sum(new.values()) - in_segments}
             saved.append({"rows": start + every, "seconds": seconds, **sizes})
+            if (start + every) % (n_rows // TENTHS) == 0:
+                began = time.perf_counter()
+                read_latest(Path(folder))
+                saved[-1]["loading"] = time.perf_counter() - began
     return saved
 
 
@@ -79,7 +86,8 @@ def summary(saved: list[dict[str, float]], every: int) -> dict[str, Any]:
     """Return bytes for each row, and the seconds of a checkpoint."""
     sizes = {name: statistics.mean(one[name] for one in saved) / every for name in ("segments", "file")}
     seconds = statistics.median(one["seconds"] for one in saved)
-    return {"rows": saved[-1]["rows"], "seconds": seconds, "bytes": sum(sizes.values()), **sizes}
+    loading = saved[-1].get("loading", math.nan)
+    return {"rows": saved[-1]["rows"], "seconds": seconds, "loading": loading, "bytes": sum(sizes.values()), **sizes}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,17 @@ SWEEP_SHARE = 0.5  # of the rows held come in while all learners have their turn
 FIRST_SWEEP = 8  # times as fast, as learners have nothing to say before
 HELD = ("_X", "_y", "_weight", "_leaf_ids", "_recorded", "_carried")  # what there is row after row, beside the codes
 REBIN_SHARE = 2  # the cut points are placed anew once one in so many of the rows held is new
+
+
+class PastSums(NamedTuple):
+    """Sums that were carried a while ago: those of now follow from them, and from the learners passed since.
+
+    They stay what they are while those of now change at every turn, and so a checkpoint does not write them again.
+    """
+
+    sums: FloatArray  # (room, m): as they were, or as they were when the row came in, if that was later
+    since: NDArray[np.int32]  # (room,): the turn from which on steps are taken from them
+    turn: int  # the first of these
 
 
 class Replay:
@@ -61,6 +72,9 @@ class Replay:
     Replay(window=None, refit_every=1, targets='recorded', learners='all', warmup=1, soonest=1)
     """
 
+    __slots__ = ("__dict__", "_past")  # what a checkpoint was told is not part of the state
+    _past: PastSums | None
+
     def __init__(
         self,
         window: int | None = 16384,
@@ -93,6 +107,9 @@ class Replay:
     def __repr__(self) -> str:
         names = ("window", "refit_every", "targets", "learners", "warmup", "soonest")
         return f"Replay({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
 
     def open(self, stack: Stack, n_targets: int) -> None:
         """Make room for the rows of ``stack``, with ``n_targets`` target columns."""
@@ -131,6 +148,7 @@ class Replay:
         }
 
     _carried: FloatArray | None = None  # of those of older files, none
+    _past_sums: PastSums | None = None  # in a file, in place of the sums carried
     n_turns, is_stale, sleeps = 0, False, False
 
     @property
@@ -182,6 +200,23 @@ class Replay:
         return self._carried[: self.fill]
 
     @property
+    def past(self) -> PastSums | None:
+        """Sums carried as they were at the last checkpoint or before, if those of now follow from them."""
+        found: PastSums | None = getattr(self, "_past", None)
+        return found
+
+    def keep_past(self) -> PastSums:
+        """Let the sums carried now be those that later ones follow from."""
+        assert self._carried is not None
+        since = np.full(len(self._carried), self.turn, np.int32)
+        self._past = PastSums(self._carried.copy(), since, self.turn)
+        return self._past
+
+    def forget_past(self) -> None:
+        """Let nothing follow from sums of before: rows, columns or learners passed have become others."""
+        self._past = None
+
+    @property
     def recorded(self) -> FloatArray:
         """What the learners should have said when the rows arrived, (n, N, m)."""
         assert self._recorded is not None
@@ -220,7 +255,10 @@ class Replay:
         if self.fill + len(X) > len(self._X) and len(self._X) < most:  # room is made as rows come
             room = min(max(self.fill + len(X), 2 * len(self._X)), most)
             self._hold(self._newest(self.fill), int(room))
-        where = (self.counts[AT] + np.arange(len(X))) % len(self._X)
+        at, n = int(self.counts[AT]), len(X)
+        where: slice | IntArray = slice(at, at + n)
+        if at + n > len(self._X):  # round the end of the ring
+            where = (at + np.arange(n)) % len(self._X)
         self._X[where], self._y[where], self._weight[where] = X, y, weight
         if self._leaf_ids is not None and leaf_ids is not None:
             self._leaf_ids[where] = leaf_ids
@@ -228,11 +266,14 @@ class Replay:
             self._recorded[where] = targets
         if self._carried is not None:
             self._carried[where] = targets
+        if self.past is not None:
+            self.past.sums[where], self.past.since[where] = targets, self.turn
         if self._codes is not None and self.warm and not self.sleeps:
             self._codes[:, where] = self.bins.encode(X)
-        self.counts[AT] = (self.counts[AT] + len(X)) % len(self._X)
-        self.counts[FILL] = min(len(self._X), self.fill + len(X))
-        self.counts[[WAITED, SEEN]] += len(X)
+        self.counts[AT] = (at + n) % len(self._X)
+        self.counts[FILL] = min(len(self._X), self.fill + n)
+        self.counts[WAITED] += n
+        self.counts[SEEN] += n
 
     def turns(self, stack: Stack) -> Iterator[int]:
         """The learners to be refitted now, one by one."""
@@ -264,6 +305,7 @@ class Replay:
         """
         self.n_turns += 1
         if self.turn == 0:
+            self.forget_past()
             self.counts[WARM] = True
             self._place_cut_points()
             self.is_stale = True
@@ -314,6 +356,7 @@ class Replay:
     def _hold(self, rows: IntArray, room: int) -> None:
         """Go on with these of the rows held, in this order, and room for so many."""
         n = len(rows)
+        self.forget_past()
         for name in HELD:
             held = getattr(self, name)
             if held is not None:
@@ -326,6 +369,7 @@ class Replay:
 
     def set_categorical(self, columns: IntArray, n_levels: int) -> None:
         """Learn that columns hold the numbers of levels."""
+        self.forget_past()
         if self._codes is not None and len(columns):
             self.bins.set_categorical(columns, n_levels)
             self.encode_rows(0, self.fill)
@@ -334,6 +378,7 @@ class Replay:
     def recode(self, code: Callable[[FloatArray], FloatArray]) -> None:
         """Write the targets held in another coding; recorded ones were for learners that are gone, and stay as two."""
         self._y = code(self._y)
+        self.forget_past()
         if self._carried is not None:
             self._carried = np.concatenate([-self._carried / 2, self._carried / 2], axis=1)
         if self._recorded is not None:
@@ -374,12 +419,14 @@ class Replay:
     def add_features(self, k: int) -> None:
         """Make room for k more columns; the rows held have nothing there."""
         self._X = np.pad(self._X, ((0, 0), (0, k)), constant_values=np.nan)
+        self.forget_past()
         if self._codes is not None:
             self.bins.add_features(k)
             self._codes = np.pad(self._codes, ((0, k), (0, 0)), constant_values=self.bins.n_bins)
 
     def add_outputs(self, k: int) -> None:
         """Make room for k more outputs."""
+        self.forget_past()
         if self._carried is not None:
             self._carried = np.pad(self._carried, ((0, 0), (0, k)))
         if self._recorded is not None:

@@ -29,7 +29,7 @@ from streamboost.boosting.hedge import NO_HEDGE
 from streamboost.boosting.loops import choose
 from streamboost.boosting.model import BoostedModel
 from streamboost.boosting.reservoir import Reservoir
-from streamboost.boosting.sliced_refit import SlicedRefit
+from streamboost.boosting.sliced_refit import SlicedRefit, carry_on
 from streamboost.descents import Descent, GradientDescent, ResidualProjection
 from streamboost.errors import frozen
 from streamboost.kernels.layout import SAMPLED, WAITED
@@ -37,11 +37,13 @@ from streamboost.kernels.losses import LEAST_CURVATURE
 from streamboost.kernels.progress import Progress
 from streamboost.losses import Loss, Scale
 from streamboost.persistence.array_specs import ArraySpec
+from streamboost.persistence.tiles import is_cut
 from streamboost.replay import NEVER, Replay
 from streamboost.stacks.base import Stack
 from streamboost.stacks.tree import TreeStack
 
 AVERAGING_POWERS = {"uniform": 0.0, "polynomial": 8.0}  # see Stack.keep_average
+PASTS = 16  # sums carried are written once in so many parts of a sweep; from these the present ones follow
 Iterate = Literal["last", "average", "uniform", "polynomial"]
 UpdateMode = Literal["sequential", "minibatch"] | int
 
@@ -248,6 +250,26 @@ class Booster(BoostedModel):
         twin.opening = np.zeros_like(self.opening)  # the scale is known; what told it is forgotten
         return twin
 
+    def for_segments(self) -> Booster:
+        """Return what a checkpoint holds of it: sums carried of before, if there are many, in place of those of now."""
+        replay, N = self.replay, self.stack.n_learners
+        if replay is None or replay._carried is None or not is_cut(replay._carried):
+            return self
+        past = replay.past
+        if past is None or PASTS * (replay.turn - past.turn) >= N:
+            past = replay.keep_past()
+        twin = self._twin()
+        twin.replay = copy.copy(replay)
+        twin.replay._carried, twin.replay._past_sums = None, past
+        return twin
+
+    def after_loading(self) -> None:
+        """Work out the sums carried now, where a checkpoint holds those of before."""
+        replay = self.replay
+        if replay is not None and (past := replay._past_sums) is not None:
+            replay._carried, replay._past = carry_on(self, past), past
+            del replay._past_sums
+
     def array_specs(self) -> dict[str, ArraySpec]:
         """Return what the arrays of its parts have to be to fit each other."""
         options = {"replay": self.replay, "iterate": self.iterate, "update_mode": self.update_mode}
@@ -278,10 +300,15 @@ class Booster(BoostedModel):
         room, n_leaves = len(self.replay._weight), 2 ** getattr(self.stack, "max_depth", 16)
         if not room and self.is_frozen is not True:
             raise ValueError("there is no room for rows, but it is not frozen")
-        if self.replay.turn > N or (self.rests and room and self.replay._carried is None):
+        past = self.replay._past_sums
+        if self.replay.turn > N or (self.rests and room and self.replay._carried is None and past is None):
             raise ValueError(f"the turn of learner {self.replay.turn} of {N} is next")
         if (self.replay._bins is None) != (self.stack.n_bins == 0):
             raise ValueError("the stack has bins where the memory has none, or the other way about")
+        if past is not None and not (
+            self.rests and isinstance(self.stack, TreeStack) and 0 <= past.turn <= self.replay.turn
+        ):
+            raise ValueError(f"sums of turn {past.turn} are held, and that of learner {self.replay.turn} is next")
         refit = self.refit
         if refit is not None and not (
             0 <= refit.learner < N and 0 <= refit.done <= refit.n_rows <= self.replay.fill and refit.interval > 0
@@ -295,11 +322,12 @@ class Booster(BoostedModel):
             "replay._X": ArraySpec("f8", (room, d)),
             "replay._y": ArraySpec("f8", (room, k)),
             "replay._carried": ArraySpec("f8", (room, m)),
+            "replay._past_sums.sums": ArraySpec("f8", (room, m)),
+            "replay._past_sums.since": ArraySpec("i4", (room,), 0, self.replay.turn + 1),
             "replay._recorded": ArraySpec("f8", (room, N, m)),
             "replay._leaf_ids": ArraySpec("u2", (room, N), 0, n_leaves),
             "replay._codes": ArraySpec("u1", (d, room)),
             "replay._bins.edges": ArraySpec("f8", (0 if self.is_frozen else d, self.stack.n_bins - 1)),
-            "refit.leaf_ids": ArraySpec("u2", (None if refit is None else refit.n_rows,), 0, n_leaves),
             "refit.sums": ArraySpec("f8", (n_leaves, 2 * m + 1)),
             "refit.cut": ArraySpec("u1", (n_leaves - 1,)),
         }
@@ -404,6 +432,8 @@ class Booster(BoostedModel):
         self.opening, self.scale = opening, scale
         if changed or self.descent.adaptive:
             self.eta[:] = self._schedule()
+            if self.replay is not None:
+                self.replay.forget_past()
 
     def _schedule(self) -> FloatArray:
         return self.descent.schedule(self.stack.n_learners, self.loss, self.scale, self.edges.running)
@@ -459,6 +489,7 @@ class Booster(BoostedModel):
             self.drop_last(self.stack.n_learners - 1)
         self.stack.take_tree(0, self.stack.one_alike())  # one that says nothing
         self.replay.turn = self.replay.sweeps = 0
+        self.replay.forget_past()
         self.refit, self.replay.sleeps = None, True
 
     def wake(self, n_trees: int, descent: GradientDescent) -> None:
@@ -535,12 +566,15 @@ class Booster(BoostedModel):
         self.eta = self.eta[:-k].copy()
         if self.replay.turn >= self.stack.n_learners:
             self.replay.turn, self.refit = 0, None
+            self.replay.forget_past()
 
     def add_features(self, k: int) -> None:
         """Make room for k more columns; rows seen so far had nothing there."""
         for hypothesis in self._to_change():
             hypothesis.stack.add_features(k)
             hypothesis.base.add_features(k)
+        if self.refit is not None:
+            self.refit.add_features(k)
         if self.replay is not None:
             self.replay.add_features(k)
 

@@ -13,7 +13,7 @@ first ones, which all others build on, none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from streamboost.stacks.tree import TreeStack
 
 if TYPE_CHECKING:
     from streamboost.boosting.booster import Booster
-    from streamboost.replay import Replay
+    from streamboost.replay import PastSums, Replay
 
 FEWEST_DRAWN, MOST_DRAWN, DRAWN_SHARE = 8192, 32768, 2  # rows a tree is grown from: one in two, within these
 REGROWN, FIRST_SHARE = 3, 10  # one in so many trees is grown afresh at its turn, but none of the first tenth
@@ -42,7 +42,8 @@ def n_drawn(n_rows: int) -> int:
 class SlicedRefit:
     """Tree ``learner`` as it will be ``interval`` rows after this was begun."""
 
-    __slots__ = ("__dict__", "_growing")  # a tree half grown follows from the rows: it is not part of the state
+    # A tree half grown, and the leaves of rows, follow from the rows: they are not part of the state.
+    __slots__ = ("__dict__", "_growing", "_leaf_ids")
     encodes, key = False, 0  # of those of older files
 
     def __init__(self, booster: Booster, learner: int, interval: int) -> None:
@@ -65,8 +66,10 @@ class SlicedRefit:
         else:
             self.tree, self.cut = stack.copy_of(learner, replay.bins)
         self.encodes = replay.is_stale  # rows are coded by the new cut points before they tell leaves
-        self.leaf_ids = np.zeros(self.n_rows, np.uint16)
         self.sums = np.zeros((2**stack.max_depth, 2 * stack.n_outputs + 1))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
 
     def work(self, booster: Booster, waited: int) -> None:
         """Grow the tree, and then let rows tell what its leaves say, as far as is due after so many rows have come."""
@@ -83,9 +86,10 @@ class SlicedRefit:
         if self.encodes:
             replay.encode_rows(self.done, stop)
         gradient, curvature = choose(booster).slopes(booster, slice(self.done, stop))
-        self._find_leaves(replay, self.done, stop)
+        leaf_ids = self._leaves(replay)
+        self._find_leaves(replay, self.done, stop, leaf_ids)
         carrying.add_up_rows(
-            self.leaf_ids, self.done, replay.window, self.gone, self.n_gone, gradient, curvature, replay.weight,
+            leaf_ids, self.done, replay.window, self.gone, self.n_gone, gradient, curvature, replay.weight,
             self.sums,
         )  # fmt: skip
         self.done = stop
@@ -107,6 +111,12 @@ class SlicedRefit:
         del self._growing
         return True
 
+    def add_features(self, k: int) -> None:
+        """Make room for k more columns, in which the rows held have nothing; a tree half grown is grown again."""
+        self.tree.add_features(k)
+        if hasattr(self, "_growing"):
+            del self._growing
+
     def finish(self, booster: Booster, step: float) -> None:
         """Put the tree in its place, with this step, and carry the sums of all rows past it."""
         self.work(booster, 2 * self.interval + GROWN)  # all that is left
@@ -114,13 +124,14 @@ class SlicedRefit:
         assert replay is not None
         assert replay.window is not None
         assert isinstance(stack, TreeStack)
+        leaf_ids = self._leaves(replay)
         if replay.fill > self.n_rows:  # rows that have come since, at the end, or over others
-            self.leaf_ids = np.concatenate([self.leaf_ids, np.zeros(replay.fill - self.n_rows, np.uint16)])
-            self._find_leaves(replay, self.n_rows, replay.fill)
+            leaf_ids = np.concatenate([leaf_ids, np.zeros(replay.fill - self.n_rows, np.uint16)])
+            self._find_leaves(replay, self.n_rows, replay.fill, leaf_ids)
         if self.n_gone:
             end = self.gone + self.n_gone
-            self._find_leaves(replay, self.gone, min(end, replay.window))
-            self._find_leaves(replay, 0, max(end - replay.window, 0))
+            self._find_leaves(replay, self.gone, min(end, replay.window), leaf_ids)
+            self._find_leaves(replay, 0, max(end - replay.window, 0), leaf_ids)
         if self.encodes:
             replay.is_stale = False
         m = stack.n_outputs
@@ -128,18 +139,50 @@ class SlicedRefit:
         self.tree.stats[0] = np.concatenate([self._values(stack.l2) * (weight + stack.l2), weight], axis=1)
         stack.take_tree(self.learner, self.tree)
         booster.eta[self.learner] = step
-        carrying.take_steps(self.leaf_ids, stack.leaf_values(self.learner), step, replay.carried)
+        carrying.take_steps(leaf_ids, stack.leaf_values(self.learner), step, replay.carried)
 
-    def _find_leaves(self, replay: Replay, start: int, stop: int) -> None:
-        tree = self.tree
+    def _leaves(self, replay: Replay) -> NDArray[np.uint16]:
+        """Return the leaf of each row in the tree, (n_rows,), as far as rows have told their leaves."""
+        leaf_ids: NDArray[np.uint16] | None = getattr(self, "_leaf_ids", None)
+        if leaf_ids is None:
+            self._leaf_ids = leaf_ids = np.zeros(self.n_rows, np.uint16)
+            self._find_leaves(replay, 0, self.done, leaf_ids)
+        return leaf_ids
+
+    def _find_leaves(self, replay: Replay, start: int, stop: int, leaf_ids: NDArray[np.uint16]) -> None:
         assert self.cut is not None
-        carrying.find_leaves_by_code(
-            replay.code_ring, replay.X, start, stop, tree.n_bins, tree.other_bin, tree.max_depth, tree.cat_at,
-            tree.feature[0], self.cut, tree.subset[0], tree.level_bins[0], tree.missing_left[0], self.leaf_ids,
-        )  # fmt: skip
+        find_leaves(replay, start, stop, self.tree, self.cut, leaf_ids)
 
     def _values(self, l2: float) -> FloatArray:
         """Return what leaves say, (leaves, m): a step of Newton's, where the loss curves."""
         m = self.sums.shape[1] // 2
         curvature = self.sums[:, m : 2 * m] + l2
         return np.divide(self.sums[:, :m], curvature, out=np.zeros_like(curvature), where=curvature > 0)
+
+
+def find_leaves(
+    replay: Replay, start: int, stop: int, tree: TreeStack, cut: NDArray[np.uint8], leaf_ids: NDArray[np.uint16]
+) -> None:
+    """Write the leaf of rows held, from ``start`` to ``stop``, in the first tree of a stack, by their codes."""
+    carrying.find_leaves_by_code(
+        replay.code_ring, replay.X, start, stop, tree.n_bins, tree.other_bin, tree.max_depth, tree.cat_at,
+        tree.feature[0], cut, tree.subset[0], tree.level_bins[0], tree.missing_left[0], leaf_ids,
+    )  # fmt: skip
+
+
+def carry_on(booster: Booster, past: PastSums) -> FloatArray:
+    """Return the partial sums of all rows (room, m) as they are now, from those of before.
+
+    The steps of the trees whose turn has come since are taken in order, just as they were when it came.
+    """
+    replay, stack, sums = booster.replay, booster.stack, past.sums.copy()
+    assert replay is not None
+    assert isinstance(stack, TreeStack)
+    leaf_ids = np.zeros(replay.fill, np.uint16)
+    for i in range(past.turn, replay.turn):
+        tree, cut = stack.copy_of(i, replay.bins)
+        find_leaves(replay, 0, replay.fill, tree, cut, leaf_ids)
+        carrying.take_steps(leaf_ids, stack.leaf_values(i), booster.eta[i], sums[: replay.fill])
+        came = past.since == i + 1  # their sums are those after this tree
+        sums[came] = past.sums[came]
+    return sums

@@ -56,7 +56,7 @@ def check_model(model: object) -> None:
         ...
     streamboost.errors.SnapshotError: TreeStack.feature goes up to 1073741824, expected numbers below 3. It was not ...
     """
-    objects = list(_objects(model))
+    objects = list(parts_of(model))
     for name, value in objects:  # options first: what arrays have to be depends on them
         if name in CHECKED_OPTIONS:
             _check(name, value, _check_options)
@@ -64,8 +64,8 @@ def check_model(model: object) -> None:
         _check(name, value, _check_arrays)
 
 
-def _objects(model: object) -> Iterator[tuple[str, Any]]:
-    """Yield all that a model is made of that has a name in files, once each."""
+def parts_of(model: object) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that a model is made of, each once, with their names in files."""
     seen: set[int] = set()
     stack: list[Any] = [model]
     while stack:

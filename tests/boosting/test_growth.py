@@ -9,16 +9,20 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from small_tiles import shrink
 
 from streamboost import SGBClassifier, SGBRegressor, load
 from streamboost.bases import Constant
+from streamboost.boosting import booster as booster_module
 from streamboost.boosting import drift_replacement, growth, loops
 from streamboost.boosting.booster import Booster
 from streamboost.descents import GradientDescent
+from streamboost.errors import SnapshotError
 from streamboost.estimators import defaults
 from streamboost.features.chunk import Chunk
 from streamboost.kernels import carrying
 from streamboost.losses import Logistic, Softmax, Squared
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.persistence.object_graph import same_state
 from streamboost.replay import FIRST_SWEEP, Replay
 from streamboost.stacks import TreeStack
@@ -221,9 +225,124 @@ def test_a_tree_half_grown_is_no_part_of_the_state():
 def without_caches(booster):
     """A copy whose refit has lost what is not part of its state, as one loaded from a file has."""
     twin = copy.deepcopy(booster)
-    if hasattr(twin.refit, "_growing"):
-        del twin.refit._growing
+    for name in ("_growing", "_leaf_ids"):
+        if hasattr(twin.refit, name):
+            delattr(twin.refit, name)
     return twin
+
+
+# What checkpoints hold of them
+
+
+def saved_again_and_again(model, store, X, y, monkeypatch, seed=0):
+    """Learn in chunks of any size; after each the checkpoint, loaded, is what was saved. Return turns taken anew."""
+    rng, taken, at, anew = np.random.default_rng(seed), [], 0, booster_module.carry_on
+    monkeypatch.setattr(
+        booster_module, "carry_on", lambda one, past: [taken.append(one.replay.turn - past.turn), anew(one, past)][1]
+    )
+    while at < len(X):
+        n = int(rng.integers(1, 12))
+        model.partial_fit(X[at : at + n], y[at : at + n])
+        at += n
+        store.save(Checkpoint(model))
+        loaded = store.latest().model
+        assert same_state(loaded, model)
+        model = loaded if rng.uniform() < 0.3 else model
+    return model, taken
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(("n_parts", "most_rows"), [(1, 1 << 20), (1, 130), (3, 1 << 20)])
+def test_a_checkpoint_with_sums_of_before_is_the_model_bit_for_bit(
+    small, kind, n_parts, most_rows, tmp_path, monkeypatch
+):
+    shrink(monkeypatch.setattr)
+    monkeypatch.setattr(booster_module, "PASTS", n_parts)
+    for name, value in {"MOST_ROWS": most_rows, "FEWEST_TREES": 12, "MOST_TREES": 12}.items():
+        monkeypatch.setattr(growth, name, value)
+    make, target = MODELS[kind]
+    X, y = stream(380)
+    whole = make(**SMALL).partial_fit(X, target(y))
+    with CheckpointStore(tmp_path) as store:
+        model, taken = saved_again_and_again(make(**SMALL), store, X, target(y), monkeypatch)
+    assert same_state(model, whole)
+    assert 5 < max(taken) <= 11 if n_parts == 1 else 2 <= max(taken) <= 4
+
+
+def test_sums_of_before_are_written_anew_where_they_no_longer_tell_those_of_now(small, tmp_path, monkeypatch):
+    shrink(monkeypatch.setattr)
+    monkeypatch.setattr(booster_module, "PASTS", 1)
+    for name, value in {"FEWEST_TREES": 12, "MOST_TREES": 12}.items():
+        monkeypatch.setattr(growth, name, value)
+    X, y = stream(500)
+    models, n_taken = [SGBClassifier(**SMALL) for _ in range(2)], []
+    with CheckpointStore(tmp_path) as store:
+        for t in range(500):  # new columns, then levels, then a third class, then fewer rows; a checkpoint each time
+            row = {"a": X[t, 0], "b": X[t, 1]} | ({"c": X[t, 2]} if t > 150 else {})
+            row |= {"place": "xyz"[t % 3]} if t > 233 else {}
+            for model in models:
+                model.learn_one(row, int(classes(y, 2)[t]) if t < 317 else 7 * (t % 2))
+                if t == 421:
+                    first = model.committee_.boosters[0]
+                    first.detach()
+                    first.replay.resize(200)
+                    first.refit = None
+            if t > 130:
+                store.save(Checkpoint(models[0]))
+                past = models[0].committee_.boosters[0].replay.past
+                n_taken.append(0 if past is None else models[0].committee_.boosters[0].replay.turn - past.turn)
+                models[0] = store.latest().model
+                assert same_state(*models)
+    assert max(n_taken) > 4
+    assert holds_all(models[0])
+
+
+def test_while_sums_change_at_every_turn_a_checkpoint_writes_those_of_new_rows(small, tmp_path, monkeypatch):
+    shrink(monkeypatch.setattr)
+    for name, value in {"FEWEST_TREES": 64, "MOST_TREES": 64}.items():
+        monkeypatch.setattr(growth, name, value)
+    X, y = stream(4000)
+    model, written, whole = SGBRegressor(**SMALL).partial_fit(X[:3000], y[:3000]), [], 0
+    with CheckpointStore(tmp_path) as store:
+        for t in range(3000, 4000, 8):
+            model.partial_fit(X[t : t + 8], y[t : t + 8])
+            replay, before = model.committee_.boosters[0].replay, {*tmp_path.rglob("*.*")}
+            past = replay.past
+            store.save(Checkpoint(model))
+            if replay.past is not past:
+                whole += 1
+            else:
+                written.append(sum(path.stat().st_size for path in {*tmp_path.rglob("*.tiles")} - before))
+        assert same_state(store.latest().model, model)
+    assert whole < 20  # sixteen in a sweep, which takes half as many rows as are held
+    assert np.median(written) < 8 * 3000  # bytes of all sums; and trees, rows and codes are among those written
+
+
+def test_a_forged_turn_of_sums_of_before_is_refused(small, tmp_path, monkeypatch):
+    shrink(monkeypatch.setattr)
+    X, y = stream(300)
+    model = SGBRegressor(**SMALL).partial_fit(X, y)
+    for forge, told in FORGED.items():
+        with monkeypatch.context() as patched, CheckpointStore(tmp_path / told) as store:
+            patched.setattr(Replay, "keep_past", lambda replay, forge=forge: forge(unforged(replay)))
+            store.save(Checkpoint(model))
+            with pytest.raises(SnapshotError, match=told):
+                store.latest()
+        model.committee_.boosters[0].replay.forget_past()
+
+
+unforged = Replay.keep_past
+FORGED = {
+    lambda past: past._replace(turn=-1): "sums of turn -1",
+    lambda past: past._replace(turn=99): "sums of turn 99",
+    lambda past: past._replace(sums=past.sums[:-1].copy()): r"_past_sums.sums has shape",
+    lambda past: past._replace(sums=past.sums.astype(np.float32)): r"_past_sums.sums is of float32",
+    lambda past: past._replace(since=past.since + np.int32(99)): r"_past_sums.since goes up to",
+    lambda past: past._replace(since=past.since[:9].copy()): r"_past_sums.since has shape",
+}
+
+
+# What is written over
 
 
 def test_rows_that_are_written_over_meanwhile_do_not_count(small, monkeypatch):

@@ -124,7 +124,7 @@ class TreeLoop(PlainLoop):
         tree_loop.score_rows(
             X, scores, buffers.rule, compiled.READOUTS[model.readout, first.descent.readout], buffers.plan,
             buffers.rates, model.hedge.arrays, buffers.trees, buffers.lines,
-            _steps(model) if first.rests else NO_STEPS, said,
+            buffers.steps(model) if first.rests else NO_STEPS, said,
         )  # fmt: skip
         return scores
 
@@ -192,13 +192,6 @@ class Ahead(NamedTuple):
     sums: FloatArray  # (rows, steps, m)
 
 
-def _steps(model: BoostedModel) -> IntArray:
-    """The partial sums of a first booster that rests which are asked for: those of experts, of its turn, and all."""
-    first, experts = model.boosters[0], model.hedge.experts
-    assert first.replay is not None
-    return np.unique([*experts[experts[:, 0] == 0, 1].tolist(), first.replay.turn, first.stack.n_learners])
-
-
 class SharedBuffers:
     """The arrays of several boosters, end to end; of one booster, views of its own.
 
@@ -246,6 +239,7 @@ class SharedBuffers:
         self.is_scale_known = all(booster.is_scale_known for booster in boosters)
         self.load(boosters)
         self.ahead: Ahead | None = None
+        self._steps = NO_STEPS, NO_STEPS, -1  # what steps returned last, and the experts and the turn that it was for
         self.members: tuple[int, ...] = ()  # the ids of those attached; no references, which would make a cycle
 
     def attach(self, model: BoostedModel) -> None:
@@ -263,13 +257,26 @@ class SharedBuffers:
                 return False
         return True
 
+    def steps(self, model: BoostedModel) -> IntArray:
+        """The partial sums of a first booster that rests which are asked for: those of experts, of its turn, and all.
+
+        Numbers of trees do not change before arrays are laid out anew.
+        """
+        (steps, known, turn), first, experts = self._steps, model.boosters[0], model.hedge.experts
+        assert first.replay is not None
+        if experts is not known or first.replay.turn != turn:
+            turn = first.replay.turn
+            steps = np.unique([*experts[experts[:, 0] == 0, 1].tolist(), turn, first.stack.n_learners])
+            self._steps = steps, experts, turn
+        return steps
+
     def walk_ahead(self, model: BoostedModel, chunk: Chunk, start: int, stop: int) -> tuple[IntArray, FloatArray]:
         """Return partial sums (n, steps, m) of a first booster that rests, of rows of a chunk from ``start`` on.
 
         Until ``stop`` neither its trees nor the experts change. What was walked is kept for calls with later rows.
         """
         if self.ahead is None or self.ahead.chunk is not chunk or not self.ahead.start <= start < self.ahead.stop:
-            steps = _steps(model)
+            steps = self.steps(model)
             sums = np.empty((stop - start, len(steps), model.boosters[0].loss.n_outputs))
             tree_loop.walk_ahead(chunk.X, start, stop, self.plan, self.rates, self.trees, self.lines, steps, sums)
             self.ahead = Ahead(chunk, start, stop, steps, sums)
