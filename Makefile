@@ -7,6 +7,8 @@ JOBS ?= 2
 ALL ?= .venv-all
 BENCH ?= .venv-bench
 LOWEST ?= .venv-lowest
+SPARK ?= .venv-spark
+FLINK ?= .venv-flink
 # What touches every dependency, in a few minutes.
 SHORT := tests/features tests/estimators tests/persistence tests/cli/test_help.py tests/cli/test_cli.py tests/stacks/test_wrapped.py tests/serving/test_serving_requests.py
 # Kernels are compiled once for all environments.
@@ -22,11 +24,11 @@ test: $(VENV)/.ready        ## all tests and doctests; kernels are compiled firs
 	$(BIN)/python -m streamboost warmup --networks --jobs 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-all: $(ALL)/.ready brokers  ## besides: what needs torch, a broker or a browser
+test-all: $(ALL)/.ready $(SPARK)/.ready $(FLINK)/.ready brokers  ## besides: what needs torch, a broker, a browser, Spark or Flink
 	$(ALL)/bin/python -m streamboost warmup --networks --jobs 2
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile tests/heavy tests/sources/test_messages.py
 
-test-long: $(VENV)/.ready $(ALL)/.ready brokers  ## both, long: 20 kills for 5, more examples, all combinations for all pairs
+test-long: $(VENV)/.ready $(ALL)/.ready $(SPARK)/.ready $(FLINK)/.ready brokers  ## both, long: 20 kills for 5, more examples, all combinations for all pairs
 	$(BIN)/python -m streamboost warmup --networks --jobs 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long
 	$(ALL)/bin/python -m pytest -n $(JOBS) --dist loadfile --long tests/heavy tests/sources/test_messages.py
@@ -62,7 +64,7 @@ format: $(VENV)/.ready
 bench: $(BENCH)/.ready $(ALL)/.ready  ## accuracy and speed beside River, CapyMOA (where there is a JVM), Vowpal Wabbit and LightGBM
 	for script in run report bench_throughput bench_tree_kernels bench_flat bench_first_use bench_drift bench_ablation bench_covtype bench_scale; do \
 	  OMP_NUM_THREADS=1 $(BENCH)/bin/python -m benchmarks.$$script || exit 1; done
-	for script in bench_neural bench_run bench_requests bench_serve bench_freeze bench_checkpoints bench_keyed bench_recovery; do \
+	for script in bench_neural bench_run bench_requests bench_serve bench_freeze bench_checkpoints bench_keyed bench_partitions; do \
 	  OMP_NUM_THREADS=1 $(ALL)/bin/python -m benchmarks.$$script || exit 1; done
 
 paper: $(VENV)/.ready       ## the paper's table and figures as a page, what is missing run; QUICK=1 for small sizes
@@ -89,6 +91,18 @@ $(ALL)/.ready: pyproject.toml constraints.txt
 	$(ALL)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[heavy]'
 	touch $@
 
+$(SPARK)/.ready: pyproject.toml constraints.txt  # whose state wants an older pandas
+	test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
+	sed 's/^pandas==.*/pandas==2.3.3/' constraints.txt > $(SPARK)/constraints.txt
+	$(SPARK)/bin/python -m pip --disable-pip-version-check --quiet install -c $(SPARK)/constraints.txt -e '.[spark]'
+	touch $@
+
+$(FLINK)/.ready: pyproject.toml constraints.txt  # whose pins are older than ours, and are left aside
+	test -x $(FLINK)/bin/python || $(PYTHON) -m venv $(FLINK)
+	$(FLINK)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[flink]'
+	$(FLINK)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt --no-deps apache-flink apache-flink-libraries apache-beam
+	touch $@
+
 $(LOWEST)/.ready: pyproject.toml constraints.txt .ci/lowest_versions.py
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python .ci/lowest_versions.py > $(LOWEST)/lowest.txt
@@ -104,4 +118,4 @@ $(BENCH)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ALL) $(BENCH) $(LOWEST) .venv-3.* dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
+	rm -rf $(VENV) $(ALL) $(BENCH) $(LOWEST) $(SPARK) $(FLINK) .venv-3.* dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache

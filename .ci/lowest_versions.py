@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TIED = {"llvmlite", "polars-runtime-32"}  # whose version follows from that of the package they belong to
-REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(\[[\w,]*\])?(>=(?P<lowest>[\w.]+))?\s*(;.*)?")
+REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(\[[\w,]*\])?(>=(?P<lowest>[\w.]+))?(,<[\w.]+)?\s*(;.*)?")
 
 
 def key(name: str) -> str:

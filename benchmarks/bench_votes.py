@@ -98,14 +98,17 @@ def with_mean(log_odds: Values, mean: float) -> Values:
 
 # Labels that come late.
 
+LATE = ("abalone", "friedman", "friedman_drift", "bike_sharing", "agrawal_drift", "sea_drift", "electricity")
+
 
 def late(share: int, seed: int) -> Iterator[Figure]:
-    for name in ("abalone", "friedman", "agrawal_drift"):
-        stream = streams.load(name, 10_000 // share, seed)
+    for name in LATE:
+        stream = streams.load(name, 8000 // share, seed)
         make = SGBClassifier if stream.n_classes else SGBRegressor
         measure = log_loss if stream.n_classes else error
         for rows in (0, 24, 1000 // share):
             said = {"streamboost": learned_late(make(random_state=seed), stream, rows)}
+            said["scores handed back"] = learned_late(make(random_state=seed), stream, rows, keeps=True)
             try:
                 Combination.combines = False
                 said["the vote alone"] = learned_late(make(random_state=seed), stream, rows)
@@ -118,22 +121,28 @@ def late(share: int, seed: int) -> Iterator[Figure]:
             yield {"stream": f"{name}, {rows:,} rows late", "measure": what, **found}
 
 
-def learned_late(model: Any, stream: streams.Stream, late: int) -> Values:
-    """Return what a model says of each row when the label of the row so far before it is the latest it has."""
+def learned_late(model: Any, stream: streams.Stream, late: int, keeps: bool = False) -> Values:
+    """Return what a model says of each row when the label of the row so far before it is the latest it has.
+
+    If it ``keeps`` what experts said of a row when it was predicted, that is handed back with the label.
+    """
     if late == 0:
         return learned(model, stream.X, stream.y)
     n, step, known = len(stream.y), max(late // 8, 1), 0
-    said = np.zeros((n, stream.n_classes) if stream.n_classes else n)
+    said, kept = np.zeros((n, stream.n_classes) if stream.n_classes else n), [None] * n
     for start in range(0, n, step):
         if start - late > known:
-            model.partial_fit(stream.X[known : start - late], stream.y[known : start - late])
+            rows = slice(known, start - late)
+            model.learn(stream.X[rows], stream.y[rows], expert_scores=kept[rows] if keeps else None)
             known = start - late
         if known:
-            rows = slice(start, start + step)
+            rows = slice(start, min(start + step, n))
+            scores, experts = model.raw_and_expert_scores(stream.X[rows])
+            kept[rows] = list(experts)
             if stream.n_classes:
-                said[rows, model.classes_] = model.predict_proba(stream.X[rows])
+                said[rows, model.classes_] = model.predict_from_scores(scores, "predict_proba")
             else:
-                said[rows] = model.predict(stream.X[rows])
+                said[rows] = model.predict_from_scores(scores)
     return said
 
 

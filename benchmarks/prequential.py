@@ -108,6 +108,8 @@ def record(
     if not job.peer.has_probabilities:
         blocks.pop("log_loss", None)
     whole = {name: scores.cumulative(name, values, done)[-1] for name, values in blocks.items() if values}
+    if "log_loss" in whole:
+        whole["calibration"] = scores.calibration_error(answers, stream.y[:done])
     package = job.peer.package
     own = {"source": source_digest(), "settings": job.settings} if package == "streamboost" else {}
     return rounded(

@@ -19,6 +19,7 @@ from benchmarks.compare import BATCH, OURS, Record
 from benchmarks.run import RESULTS, read_results
 
 Runs = dict[str, dict[str, Record]]  # by stream, by model
+LOSSES = {"log_loss": "log loss", "calibration": "calibration error"}  # of probabilities
 
 
 def title(model: str) -> str:
@@ -94,11 +95,11 @@ def verdicts(runs: Runs) -> str:
     return text
 
 
-def log_losses(runs: Runs) -> str:
-    """Tell the log loss of streamboost, of the best streaming peer by it, and of LightGBM; of whole runs only."""
+def probability_verdicts(runs: Runs, measure: str) -> str:
+    """Tell a loss of probabilities, of streamboost, of the best streaming peer by it, and of LightGBM."""
     rows = []
     for name in in_order(runs):
-        known = {m: r["score"]["log_loss"] for m, r in runs[name].items() if _has_log_loss(r)}
+        known = {m: r["score"][measure] for m, r in runs[name].items() if _has(r, measure)}
         rivals = {m: loss for m, loss in known.items() if compare.is_streaming_peer(runs[name][m])}
         if not known:
             continue
@@ -106,11 +107,12 @@ def log_losses(runs: Runs) -> str:
         best = min(rivals, key=lambda m: rivals[m], default=None)
         cells += [figure(rivals[best]), title(best)] if best else ["–", "–"]
         rows.append([*cells, figure(known[BATCH]) if BATCH in known else "–"])
-    return table(["stream, log loss", OURS, "best streaming peer", "which", "LightGBM retrained"], rows) if rows else ""
+    head = [f"stream, {LOSSES[measure]}", OURS, "best streaming peer", "which", "LightGBM retrained"]
+    return table(head, rows) if rows else ""
 
 
-def _has_log_loss(record: Record) -> bool:
-    return "log_loss" in record["score"] and record["done"] == record["n"]
+def _has(record: Record, measure: str) -> bool:
+    return measure in record["score"] and record["done"] == record["n"]
 
 
 # All models.
@@ -128,6 +130,23 @@ def scores_table(runs: Runs, task: str) -> str:
             for model in models
         ],
     )
+
+
+def probability_table(runs: Runs, measure: str) -> str:
+    """Give everyone's loss of probabilities on every stream of classes, of whole runs; the least in bold."""
+    known = {
+        name: {m: r["score"][measure] for m, r in runs[name].items() if _has(r, measure)} for name in in_order(runs)
+    }
+    known = {name: losses for name, losses in known.items() if losses}
+    rows = []
+    for model in models_in_order(runs):
+        told = [losses.get(model) for losses in known.values()]
+        if any(loss is not None for loss in told):
+            is_best = [loss == min(losses.values()) for loss, losses in zip(told, known.values(), strict=True)]
+            cells = ["–" if loss is None else figure(loss) for loss in told]
+            bold = [f"**{cell}**" if best else cell for cell, best in zip(cells, is_best, strict=True)]
+            rows.append([title(model), *bold])
+    return table(["model", *known], rows)
 
 
 def _rank(record: Record) -> tuple[bool, float]:
@@ -186,7 +205,7 @@ def report(runs: Runs, rows: int, seed: int) -> str:
         "are a tie. Runs that were stopped are compared over the rows they share, and ranked if they got through half "
         "of them.",
         verdicts(runs),
-        log_losses(runs),
+        *(probability_verdicts(runs, measure) for measure in LOSSES),
         "![error over rows](error_over_rows.png)",
         "![error against cost](error_against_cost.png)",
         "## RMSE of everyone",
@@ -194,6 +213,10 @@ def report(runs: Runs, rows: int, seed: int) -> str:
         "## Accuracy of everyone",
         scores_table(runs, "classification"),
         "In brackets: rows reached, where a run was stopped.",
+        *(part for m in LOSSES for part in (f"## {LOSSES[m].capitalize()} of everyone", probability_table(runs, m))),
+        "Of whole runs, and of models that tell probabilities. The calibration error is how far the shares of right "
+        "answers are from the probabilities that were promised, in 15 parts of the rows by the probability of the "
+        "likeliest class; runs from before it was measured have none.",
         "## Cost",
         cost_table(runs),
         "Medians over the streams. CPU time is that of the whole process, all threads (for CapyMOA with the "

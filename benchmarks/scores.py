@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.streams import Task
 
 BLOCK = 500
+PARTS = 15  # that rows are put in by the probability of their likeliest class
 FLOOR = 1e-6  # what a probability is worth at least, lest one row decide the log loss
 
 
@@ -41,6 +42,14 @@ def block_scores(task: Task, y: NDArray[Any], answers: NDArray[np.float64]) -> d
         "accuracy": [float(is_right[s : s + BLOCK].mean()) for s in starts],
         "log_loss": [float(surprise[s : s + BLOCK].mean()) for s in starts],
     }
+
+
+def calibration_error(answers: NDArray[np.float64], y: NDArray[Any]) -> float:
+    """Tell how far shares of right answers are from what was promised, in parts of the rows by probability."""
+    surest, is_right = answers.max(axis=1), answers.argmax(axis=1) == y
+    part = np.minimum((PARTS * surest).astype(int), PARTS - 1)
+    apart = np.abs(np.bincount(part, weights=is_right - surest, minlength=PARTS))
+    return float(apart.sum() / len(y))
 
 
 def cumulative(measure: str, blocks: list[float], n: int) -> list[float]:

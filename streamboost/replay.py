@@ -141,7 +141,7 @@ class Replay:
         if room and self.window is not None and not self.is_carried and room != self.window:
             raise ValueError(f"there is room for {room} rows of {self.window}")
         return {
-            "_weight": ArraySpec("f8", (room,)),
+            "_weight": ArraySpec("f8", (room,), 0),
             "_y": ArraySpec("f8", (room, None)),
             "_codes": ArraySpec("u1", (None, room), 0, None if self._bins is None else self.bins.n_bins + 1),
             "counts": ArraySpec("i8", (6,), 0),

@@ -129,7 +129,7 @@ def test_for_the_square_loss_it_is_ridge_regression_on_standardised_rows():
     X, y = rows(400)
     X[300:, 1] += 3.0  # a column that moves
     base = one_by_one(opened(Linear()), X, y, Squared())
-    A, b, changes = np.diag([1.0, 1.0, 1.0, 1e-3]), np.zeros((4, 1)), []
+    A, b, changes = np.diag([3.0, 3.0, 3.0, 1e-3]), np.zeros((4, 1)), []
 
     def change(j, scale, shift):  # what was summed up of z is now to be summed up of z' = T z
         nonlocal A, b
@@ -144,6 +144,41 @@ def test_for_the_square_loss_it_is_ridge_regression_on_standardised_rows():
         A, b = A + z @ z.T, b + z * target
     assert 1 in changes
     assert_allclose(base.predict(X), coordinates.place(X) @ np.linalg.solve(A, b), rtol=1e-8)
+
+
+def test_a_weight_begins_with_as_many_rows_of_ridge_as_columns_have_had_values():
+    X, y = rows(120)
+    X[:40, 1] = np.nan  # the second column has its first value after the others
+    weight = np.ones(120)
+    weight[20] = 0.0
+    X[20, 1] = 7.0  # in a row that is none
+    base = one_by_one(opened(Linear()), X, y, Squared(), weight)
+    kept = weight > 0
+    Z, inverse = (
+        np.zeros((120, 4)),
+        np.diag([1 / 2, 1 / 3, 1 / 2, 1e3]),
+    )  # of what was known at the first row, and at 40
+    again = opened(Linear())
+    for t in np.flatnonzero(kept):
+        one = slice(t, t + 1)
+        again.learn(X[one], y[one], np.ones(1), Squared(), ONE)
+        Z[t] = np.append(np.nan_to_num((X[t] - again.center) * again.inverse), 1.0)
+    A = np.linalg.inv(inverse) + Z[kept].T @ Z[kept]
+    assert_allclose(base.weights, np.linalg.solve(A, Z[kept].T @ y[kept]), rtol=1e-8)
+
+
+def test_columns_that_are_still_to_come_change_no_weight_before():
+    X, y = rows(80)
+    X[:50, 2] = np.nan
+    wide, grown = opened(Linear()), opened(Linear(), d=2)
+    for rows_now in (slice(30), slice(30, 50)):
+        wide.learn(X[rows_now], y[rows_now], np.ones(len(y[rows_now])), Squared(), ONE)
+        grown.learn(X[rows_now, :2], y[rows_now], np.ones(len(y[rows_now])), Squared(), ONE)
+    assert_array_equal(wide.predict(X[:50]), grown.predict(X[:50, :2]))
+    grown.add_features(1)
+    for base in (wide, grown):
+        base.learn(X[50:], y[50:], np.ones(30), Squared(), ONE)
+    assert_array_equal(wide.predict(X), grown.predict(X))
 
 
 def test_a_line_says_the_same_when_its_coordinates_change():

@@ -274,6 +274,8 @@ class Booster(BoostedModel):
         """Return what the arrays of its parts have to be to fit each other."""
         options = {"replay": self.replay, "iterate": self.iterate, "update_mode": self.update_mode}
         Booster(self.loss, self.descent, self.stack, **options)  # type: ignore[arg-type]  # checks them again
+        if type(self.n_rows) is not int or type(self.is_open) is not bool:
+            raise ValueError(f"n_rows is {self.n_rows!r} and is_open {self.is_open!r}, expected a number, and a truth")
         if not self.is_open:
             return {}
         N, d, m, k = self.stack.n_learners, self.stack.n_features, self.loss.n_outputs, self.loss.n_targets
@@ -281,6 +283,9 @@ class Booster(BoostedModel):
             raise ValueError(f"the stack has {self.stack.n_outputs} outputs and the loss {m}")
         if type(self.edges.decay) is not float or not 0.0 <= self.edges.decay <= 1.0:
             raise ValueError(f"edges.decay is {self.edges.decay!r}, expected a number from 0 to 1")
+        if not self.loss.takes_any_number:  # of classes, kernels find their places by them
+            for y in (self.opening[:, :k], *([] if self.replay is None else [self.replay.y])):
+                self.loss.check_targets(y)
         learners = dict.fromkeys(("eta", "edges.residual_ss", "edges.target_ss"), ArraySpec("f8", (N,)))
         specs = {
             **learners,
@@ -307,7 +312,9 @@ class Booster(BoostedModel):
         refit = self.refit
         if refit is not None and not (
             0 <= refit.learner < N and 0 <= refit.done <= refit.n_rows <= self.replay.fill and refit.interval > 0
-            and 0 <= refit.gone <= room and refit.n_gone >= 0 and 2**refit.tree.max_depth == n_leaves
+            and 0 <= refit.gone <= room and 0 <= refit.n_gone <= room
+            and (refit.gone + refit.n_gone <= refit.n_rows or refit.n_rows == self.replay.window)
+            and 2**refit.tree.max_depth == n_leaves
             and (refit.tree.n_learners, refit.tree.n_features, refit.tree.n_outputs) == (1, d, m)
         ):  # fmt: skip
             raise ValueError("the refit at hand is of other learners or other rows")
@@ -385,7 +392,7 @@ class Booster(BoostedModel):
     def not_finite(self) -> FloatingPointError:
         """What to say when a row cannot be learned."""
         return FloatingPointError(
-            f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so that row was not learned. "
+            f"the gradient of {self.loss!r} is not finite at row {self.n_rows}, so these rows were not learned. "
             "Use a smaller step size, or a projection (ResidualProjection with a domain)."
         )
 

@@ -164,6 +164,8 @@ class Committee(BoostedModel):
             raise ValueError(f"the boosters are of different columns or outputs: {shapes}")
         if any(booster.is_frozen is not self.is_frozen for booster in self.boosters):
             raise ValueError("some boosters are frozen and some are not")
+        if any(booster.is_open is not self.is_open for booster in self.boosters):
+            raise ValueError("some boosters have learned and some have not")
         if self.drift_replacement is not None and not (self.paired_test[:2] < E).all():
             raise ValueError(f"a paired test is of experts {self.paired_test[:2].tolist()}, of which there are {E}")
         return {"drift_replacement.paired_test": ArraySpec("f8", (6,))}

@@ -196,15 +196,26 @@ class Hedge:
         return (1.0 + slope - own.sum()) * self.weights + own  # type: ignore[no-any-return]
 
     def learn(
-        self, scores: FloatArray, y: FloatArray, loss: Loss, weight: float = 1.0, paired: FloatArray = NO_PAIRED_TEST
+        self,
+        scores: FloatArray,
+        y: FloatArray,
+        loss: Loss,
+        weight: float = 1.0,
+        paired: FloatArray = NO_PAIRED_TEST,
+        early: FloatArray | None = None,
     ) -> FloatArray | None:
-        """Take in the experts' scores (E, m) for a row and its target (k,); return what each lost, if it counts."""
+        """Take in the experts' scores (E, m) for a row and its target (k,); return what each lost, if it counts.
+
+        Whom to believe is learned from what they say now, so that who has just learned of a change is heard at once;
+        the combination from what they said ``early``, when the row was predicted.
+        """
         if weight <= 0:
             return None
         n = len(self.experts)
         votes = loss.link.score(self.posterior[:-1, :n] @ loss.link.predict(scores))  # (V, m)
         elapsed = count_class(CLASSES.get(type(loss), -1), y, float(weight), self.arrays)
-        self.combination.learn(scores, self.mix(scores, loss), y, loss, float(weight), elapsed)
+        early = scores if early is None else early
+        self.combination.learn(early, self.mix(early, loss), y, loss, float(weight), elapsed)
         lost = expert_losses(np.concatenate([scores, votes]), y, loss)  # (E + V,)
         count_losses(lost, float(weight), elapsed, self.arrays, paired)
         return lost[:n]

@@ -16,6 +16,7 @@ from streamboost.boosting.hedge import NO_PAIRED_TEST, Hedge, not_kept
 from streamboost.boosting.importances import Sample, measure_importances
 from streamboost.boosting.intervals import Intervals
 from streamboost.boosting.loops import choose
+from streamboost.boosting.undo import Undo, is_needed
 from streamboost.errors import frozen
 from streamboost.features.chunk import Chunk, check_chunk, check_rows
 from streamboost.losses import Loss
@@ -58,6 +59,8 @@ class BoostedModel(ABC):
     def learn(self, X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> FloatArray:
         """Predict each row, then learn it; return the scores made before learning, (n, m).
 
+        Whatever is raised, but for an interrupt, which comes between whole rows, the model is then what it was before.
+
         Parameters
         ----------
         X : array of shape (n, d)
@@ -72,7 +75,13 @@ class BoostedModel(ABC):
         section = object()
         try:
             critical_section.enter(self, section)
-            return self.learn_checked(X, y, weight, not_kept(len(X)))
+            undo = Undo(self, len(X)) if len(X) and is_needed(self, len(X)) else None
+            try:
+                return self.learn_checked(X, y, weight, not_kept(len(X)))
+            except Exception:
+                if undo is not None:
+                    undo.restore()
+                raise
         finally:
             critical_section.leave(self, section)
 

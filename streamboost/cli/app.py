@@ -24,7 +24,7 @@ from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, f
 from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import print_error, sentence_of
 from streamboost.cli.wording import in_options, of_parser
-from streamboost.errors import require
+from streamboost.errors import LeaseLost, require
 from streamboost.kernels.progress import clock, ignore
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
@@ -47,17 +47,27 @@ app.command("theory", epilog=model_commands.MEASURED, no_args_is_help=True)(mode
 SERVED = examples(
     "streamboost serve --model prices",
     "streamboost serve --model clicks --task classification --target clicked",
+    "streamboost serve --replica-of prices --port 8001",
     "streamboost serve --model prices --host 0.0.0.0 --token-file tokens",
 )
 NEW, NETWORK, LATE = "A new model", "Who may reach it", "Labels that never come"
+REPLICA = "A replica"
 
 
 @app.command(epilog=SERVED, no_args_is_help=True)
 def serve(
     context: typer.Context,
     model: Annotated[
-        Path, option("Of a run, of a server before, or a new one; or a saved model.", "DIR", complete=complete_models)
-    ],
+        Path | None,
+        option("Of a run, of a server before, or a new one; or a saved model.", "DIR", complete=complete_models),
+    ] = None,
+    replica_of: Annotated[
+        str | None,
+        option("In place of --model: predict with the newest model of this learner.", "DIR|URL", panel=REPLICA),
+    ] = None,
+    replica_token: Annotated[
+        Path | None, file_option("With a token for the learner's server.", "FILE", panel=REPLICA)
+    ] = None,
     checkpoint_every: Annotated[int, option("Rows between checkpoints.", "N", min=1)] = 50_000,
     task: Annotated[
         str | None, option("regression or classification.", "TASK", panel=NEW, complete=one_of(TASKS[1:]))
@@ -84,6 +94,8 @@ def serve(
             require(package, extra="serve", by="streamboost serve")
         if task is not None:
             check_word(task, TASKS[1:], "--task")
+        if (model is None) == (replica_of is None):
+            raise UsageError("serve needs --model DIR, or --replica-of DIR or URL: one of the two.")
     from streamboost.serving.server import serve as serve_model
 
     options = {name: value for name, value in context.params.items() if name != "model"}
@@ -151,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # nobody reads the output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, LeaseLost) as error:
         return _fail(words, sentence_of(error), 1)
     except Exception as error:
         if not hasattr(error, "format_message"):  # how the parser says what is wrong with the arguments

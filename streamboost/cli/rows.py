@@ -98,16 +98,17 @@ class PeekableSource(Source):
 def open_rows(
     where: Sequence[str],
     given: Mapping[str, Any],
+    waits: tuple[bool, bool] = (False, False),
     *,
     kinds: Mapping[str, Kind] | None = None,
-    follow: bool = False,
     strict: bool = True,
     end_after: int | None = None,
 ) -> PeekableSource:
     """Open a source with the options that a command was given; refuse those that one of this kind does not take.
 
-    ``kinds`` is what a model knows of columns.
+    ``waits`` says whether to follow, and that through rotation; ``kinds`` is what a model knows of columns.
     """
+    follow, follow_rotation = waits
     is_generated = any(part.startswith("synthetic:") for part in where)
     types, names, delimiter = given.get("type"), given.get("names"), given.get("delimiter")
     of_files = {name: given.get(name) for name in ("format", "encoding", "decimal")}
@@ -117,9 +118,11 @@ def open_rows(
             raise UsageError(f"--{name} is for files.")
     if follow and is_generated:
         raise UsageError("--follow is for files and brokers; generated rows have no end anyway.")
+    if follow_rotation and any(part.startswith(NOT_FILES) for part in where):
+        raise UsageError("--follow-rotation is for a file.")
     if types and is_generated:
         raise UsageError("--type is for files and brokers; generated rows have their types.")
-    options = {**of_files, "follow": follow, "types": parse_types(types or ())}
+    options = {**of_files, "follow": follow, "follow_rotation": follow_rotation, "types": parse_types(types or ())}
     options["kinds"] = None if is_generated else kinds
     opened = open_source(*where, **{name: value for name, value in options.items() if value})
     return PeekableSource(opened, strict, end_after=end_after)

@@ -28,12 +28,13 @@ from streamboost.boosting.committee import Committee
 from streamboost.boosting.drift_replacement import Event
 from streamboost.boosting.growth import WAIT, Growth, can_grow, make_booster, n_trees
 from streamboost.boosting.hedge import not_kept
+from streamboost.boosting.undo import is_needed
 from streamboost.errors import frozen, refused, require
 from streamboost.estimators import defaults, explaining, freezing
 from streamboost.estimators.parameters import no_parameter, refuse_unknown
 from streamboost.estimators.prepared import Prepared, Targets, check_expert_scores
 from streamboost.estimators.row_order import warn_of_tail
-from streamboost.estimators.undo import Undo, is_needed
+from streamboost.estimators.undo import Undo
 from streamboost.features.chunk import Chunk, check_weight
 from streamboost.features.encoder import Encoded, Encoder
 from streamboost.features.labels import Labels
@@ -83,8 +84,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # estimators of older files have none of their own
     semantics: UpdateMode | None = None  # the former name of update_mode
     date_parts: bool = False
-    max_columns: int = 10_000  # that a model may come to know beyond those of its first rows
-    max_classes: int = 1_000  # likewise
+    max_columns: int = defaults.MOST_COLUMNS
+    max_classes: int = defaults.MOST_CLASSES
 
     @refuse_unknown
     def __init__(
@@ -109,6 +110,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         new_columns: Literal["error", "grow"] = "error",
         date_parts: bool = True,
         memory_limit_mb: float | None = None,
+        max_columns: int = defaults.MOST_COLUMNS,
+        max_classes: int = defaults.MOST_CLASSES,
         n_jobs: int | None = None,
         random_state: Any = None,
         semantics: UpdateMode | None = None,
@@ -121,7 +124,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.readout, self.iterate = readout, iterate
         self.update_mode, self.new_columns, self.memory_limit_mb = update_mode, new_columns, memory_limit_mb
         self.n_jobs, self.random_state, self.semantics = n_jobs, random_state, semantics
-        self.date_parts = date_parts
+        self.date_parts, self.max_columns, self.max_classes = date_parts, max_columns, max_classes
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; an unknown one is refused with the one that was probably meant."""
@@ -169,13 +172,20 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._prepare(X, y, sample_weight, classes=classes, after=after, expert_scores=expert_scores)
 
-    def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
+    def learn_prepared(self, prepared: Prepared, *, undo: Undo | None = None) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
         A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. Whatever is
-        raised, but for an interrupt, the model is then what it was before.
+        raised, but for an interrupt, the model is then what it was before. ``undo``, None by default, is what
+        :meth:`undo` returned of these rows.
         """
-        return self.predict_from_scores(self._learn_prepared(prepared))
+        return self.predict_from_scores(self._learn_prepared(prepared, undo))
+
+    def undo(self, prepared: Prepared) -> Undo:
+        """Return what takes prepared rows back once they are learned: its ``restore()``."""
+        own, (encoder, labels) = self.__dict__, prepared.against
+        is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
+        return Undo(self, prepared.committee, len(prepared.weight), is_known=is_known)
 
     def check_rows(self, X: Any, *, after: Prepared | None = None) -> None:
         """Refuse rows that :meth:`prepare` would refuse whatever their targets are; change nothing."""
@@ -288,7 +298,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         all_targets[counts] = prepared.targets.y
         return prepared._replace(X=rows, targets=prepared.targets._replace(y=all_targets), weight=weight)
 
-    def _learn_prepared(self, prepared: Prepared) -> FloatArray:
+    def _learn_prepared(self, prepared: Prepared, undo: Undo | None = None) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
         own, (encoder, labels), section = self.__dict__, prepared.against, object()
         if self.is_frozen:
@@ -301,8 +311,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
             n, committee = len(prepared.weight), prepared.committee
             is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
-            needs_undo = not is_known or is_needed(committee, n)
-            undo = Undo(self, committee, n, is_known=is_known) if needs_undo else None
+            if undo is None and (not is_known or is_needed(committee, n)):
+                undo = self.undo(prepared)
             try:
                 if prepared.encoder is not encoder:
                     self._commit_schema(prepared)
@@ -312,7 +322,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 return self._learn_classes(prepared.X, prepared.targets, prepared.weight, early)
             except Exception:  # an interrupt comes between whole rows, which stay learned
                 if undo is not None:
-                    undo.restore(self)
+                    undo.restore()
                 raise
         finally:
             critical_section.leave(self, section)
@@ -384,6 +394,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_size(self, encoder: Encoder, labels: Labels | None) -> None:
         """Refuse to grow without end: names or labels that are data would make every row slower than the one before."""
+        defaults.check_limits(self)
         n_classes = 0 if labels is None else len(labels)
         for what, n, most in (
             ("columns", encoder.n_features, self.max_columns),
@@ -558,8 +569,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def expert_scores(self, X: Any) -> FloatArray:
         """Return what each expert says of every row, (n, k): to be kept, and handed back when the labels come late.
 
-        ``learn``, ``learn_one`` and :meth:`prepare` take it as ``expert_scores=``. Whom to believe is then learned from
-        what experts said while the label was not there, as it will be for the rows to come.
+        ``learn``, ``learn_one`` and :meth:`prepare` take it as ``expert_scores=``. How experts are best combined, and
+        how sure to be, is then learned from what they said while the label was not there, as for the rows to come.
 
         Examples
         --------

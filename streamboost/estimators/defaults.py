@@ -48,6 +48,7 @@ LEVELS = (
     Level(learners=1 / 3, depth=1, steps=2.5, forget=50.0),
     Level(learners=1 / 6, depth=2, steps=2.5, forget=50.0),
 )
+MOST_COLUMNS, MOST_CLASSES = 10_000, 1_000  # that a model may come to know beyond those of its first rows
 LADDER = (256, 1024, 4096, 16384)  # memories that a model begins with
 LONG = 8192  # a memory of so many rows has a base that never forgets
 REFITS = 16  # of one learner each, while the window is replaced once; at least SPARING rows apart
@@ -103,6 +104,7 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
     memories = check_memory(options.memory)
     if not (isinstance(options.budget, (int, float)) and options.budget > 0):
         raise refused("budget", options.budget, "a number above 0: 1 is the usual work per row, 2 twice as much.")
+    check_limits(options)
     limit = options.memory_limit_mb
     if limit is not None and not (_is_number(limit) and limit > 0):
         raise refused("memory_limit_mb", limit, "a number above 0. For no limit, leave it out.")
@@ -130,6 +132,15 @@ def make_committee(options: Any, loss: Loss, seed: int, *, one_score: bool = Fal
         boosters, readout=options.readout, steps=steps, memory_limit_mb=limit, n_jobs=options.n_jobs,
         grows=isinstance(options.memory, str),
     )  # fmt: skip
+
+
+def check_limits(options: Any) -> None:
+    """Refuse numbers of columns or classes, beyond which a model does not grow, that are none."""
+    for name, usual in (("max_columns", MOST_COLUMNS), ("max_classes", MOST_CLASSES)):
+        most = getattr(options, name)
+        if not isinstance(most, (int, np.integer)) or isinstance(most, bool) or most < 1:
+            way_out = f"If unsure, leave it out: the default is {usual:,}."
+            raise refused(name, most, f"a whole number of at least 1. {way_out}")
 
 
 def number_columns(monotonic_cst: Any, names: Sequence[Hashable] | None, places: IntArray | None = None) -> Any:

@@ -72,6 +72,9 @@ class SGBRegressor(RegressorMixin, StreamEstimator):  # type: ignore[misc]
     memory_limit_mb : float, default=None
         What the model may take: memories and numbers of learners shrink to fit, and say so. Left out, the ladder is
         what it is, and whoever holds all rows does so up to 1,024 MB.
+    max_columns, max_classes : int, default=10,000 and 1,000
+        How many columns, and classes of a classifier, the model may come to know; rows that would bring more are
+        refused. First rows may have any number, and then no more come.
     n_jobs : int, default=None
         With 2 or more, boosters due at the same row are refitted side by side; the result is the same.
     random_state : int, RandomState or None, default=None

@@ -245,6 +245,14 @@ class Encoder:
             return Encoded(spread(np.array([row], dtype=np.float64), self.dates), self)  # (1, width)
         return self._encode_rest(row, rest, known_only=known_only)
 
+    def array_specs(self) -> dict[str, Any]:
+        """Refuse names and kinds that are not of the same columns; there are no arrays."""
+        n_names = self.n_features if self.names is None else len(self.names)
+        if not self.n_features == len(self.kinds) == n_names:
+            told = f"it knows {self.n_features} columns, {n_names} names and {len(self.kinds)} kinds"
+            raise ValueError(f"{told}, expected as many of each")
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__  # without the index
 

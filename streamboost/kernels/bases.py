@@ -141,12 +141,30 @@ def learn_inputs(
             learn_moment(x[j], w, j, count, mean, m2)
 
 
+@compiled_inside
+def set_priors(x: FloatArray, cat_at: IntArray, counts: FloatArray, P: FloatArray) -> None:
+    """Give columns that have their first value the prior of their weights: as many rows as columns have had values.
+
+    So all of them together may move y⁰ as far, however many there are; and as no column is asked before it has a value,
+    it does not matter whether others of its chunk, or of the stream, are still to come.
+    """
+    n_known, n_new = 0, 0
+    for j in range(x.shape[0]):
+        n_known += 1 if counts[j] > 0.0 else 0
+        n_new += 1 if counts[j] <= 0.0 and cat_at[j] < 0 and x[j] == x[j] else 0
+    if n_new > 0 and P.shape[0] == x.shape[0] + 1:
+        for j in range(x.shape[0]):
+            if counts[j] <= 0.0 and cat_at[j] < 0 and x[j] == x[j]:
+                P[j, j] = 1.0 / (n_known + n_new)
+
+
 @compiled
 def take_rows(X: FloatArray, weight: FloatArray, cat_at: IntArray, line: Line, slopes: Slopes, Z: FloatArray) -> None:
     """Take rows into the moments and the range of the inputs; write their coordinates, which follow, (n, d + 1)."""
     low, high = line.low, line.high
     for s in range(X.shape[0]):
         if weight[s] > 0.0:
+            set_priors(X[s], cat_at, line.counts, slopes.covariance)
             learn_inputs(X[s], weight[s], cat_at, line.counts, line.mean, line.m2)
             for j in range(X.shape[1]):
                 low[j] = X[s, j] if X[s, j] < low[j] else low[j]

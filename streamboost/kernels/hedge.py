@@ -81,16 +81,16 @@ def read_out(
 
 
 @compiled_inside
-def recall(early: FloatArray, signature: float, expert_scores: FloatArray) -> None:
-    """Put what experts said when a row was predicted in place of what they say now, if these are the same experts.
+def recall(kept: FloatArray, signature: float, expert_scores: FloatArray, early_scores: FloatArray) -> None:
+    """Write what experts said when a row was predicted, (E, m): what they say now if these were other experts.
 
-    ``early`` is their signature, then their scores; of no length where nobody kept them.
+    What was ``kept`` is their signature, then their scores; of no length where nobody kept them.
     """
     E, m = expert_scores.shape
-    if early.shape[0] > E * m and early[0] == signature:
-        for e in range(E):
-            for k in range(m):
-                expert_scores[e, k] = early[1 + e * m + k]
+    is_theirs = kept.shape[0] > E * m and kept[0] == signature
+    for e in range(E):
+        for k in range(m):
+            early_scores[e, k] = kept[1 + e * m + k] if is_theirs else expert_scores[e, k]
 
 
 @compiled_inside
@@ -199,8 +199,9 @@ def count_losses(lost: FloatArray, w: float, elapsed: float, hedge: Hedging, pai
 
 @compiled_inside
 def learn_hedge(
-    rule: Rule, expert_scores: FloatArray, y: FloatArray, w: float, hedge: Hedging, paired_test: FloatArray
-) -> None:
+    rule: Rule, expert_scores: FloatArray, early_scores: FloatArray, y: FloatArray, w: float, hedge: Hedging,
+    paired_test: FloatArray,
+) -> None:  # fmt: skip
     """Take in the scores of every expert for a row, (E, m), under a compiled loss: ``Hedge.learn`` in one call."""
     kind, option, ridge, posterior = rule.kind, rule.option, rule.ridge, hedge.posterior
     (E, m), V = expert_scores.shape, hedge.decays.shape[0] - 1
@@ -215,11 +216,7 @@ def learn_hedge(
                     vote[k] += posterior[v - E, e] * predictions[e, k]
             to_score(kind, vote)
         lost[v] = expert_loss(kind, option, ridge, expert_scores[v] if v < E else vote, y)
-    for k in range(m):
-        vote[k] = 0.0
-        for e in range(E):
-            vote[k] += hedge.weights[e] * predictions[e, k]
-    to_score(kind, vote)
+    mix(kind, hedge.weights, early_scores, vote, predictions[0])
     elapsed = count_class(kind, y, w, hedge)
-    learn_combining(kind, expert_scores, vote, y, w, elapsed, hedge.combining)
+    learn_combining(kind, early_scores, vote, y, w, elapsed, hedge.combining)
     count_losses(lost, w, elapsed, hedge, paired_test)

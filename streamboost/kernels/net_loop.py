@@ -46,7 +46,7 @@ def learn_nets(
     gradient = np.empty_like(parameters)
     h, targets, walk, read = np.empty((size, N, m)), np.empty((size, N, m)), np.empty((N + 1, m)), np.empty((N + 1, m))
     expert_scores, prediction = np.empty((size, hedge.experts.shape[0], m)), np.empty(m)
-    origin = np.zeros(1, np.int64)
+    origin, early_scores = np.zeros(1, np.int64), np.empty((hedge.experts.shape[0], m))
     for start in range(0, X.shape[0], size):
         n = min(size, X.shape[0] - start)
         x, wanted, w = X[start : start + n], y[start : start + n], weight[start : start + n]
@@ -86,8 +86,8 @@ def learn_nets(
         if readout >= READ_HEDGE:
             for s in range(n):
                 if w[s] > 0.0:
-                    recall(early[start + s], signature, expert_scores[s])
-                    learn_hedge(rule, expert_scores[s], wanted[s], w[s], hedge, paired_test)
+                    recall(early[start + s], signature, expert_scores[s], early_scores)
+                    learn_hedge(rule, expert_scores[s], early_scores, wanted[s], w[s], hedge, paired_test)
         if inputs.counts.shape[0] > 0:
             for s in range(n):
                 if w[s] > 0.0:

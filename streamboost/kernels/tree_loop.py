@@ -45,15 +45,16 @@ def learn_rows(
 
     Writes ``scores`` (n, m) and all state. The trees of the first booster may rest: then ``ahead`` (n, steps, m) are
     its partial sums after ``steps`` trees (:func:`walk_ahead`), and those up to the tree whose turn is next are written
-    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. The hedge learns
-    from what experts said ``early``, where they are those of the ``signature``. A row whose gradient is not finite is
-    not learned: then the answer is -1 - row.
+    to ``carried`` (n, m); one in so many rows is walked through all of its trees, to tell their edges. The combination
+    learns from what experts said ``early``, where they are those of the ``signature``. A row whose gradient is not
+    finite is not learned: then the answer is -1 - row.
     """
     R, d, m, T = plan.shape[0], X.shape[1], scores.shape[1], trees.eta.shape[0]
     first = starts(plan)
     leaf, all_h, all_targets = np.empty(T, np.uint16), np.empty((1, T, m)), np.empty((1, T, m))
     h, targets, walks, z = all_h[0], all_targets[0], np.empty((T + R, m)), np.empty((R, d + 1))
     expert_scores, prediction = np.empty((hedge.experts.shape[0], m)), np.empty(m)
+    early_scores = np.empty_like(expert_scores)
     curvature = np.ones(T)
     for s in range(start, stop):
         x, target, w = X[s], y[s], weight[s]
@@ -83,8 +84,8 @@ def learn_rows(
             return -1 - s
         read_out(readout, rule.kind, hedge, walks, first, plan[0, N_TREES], expert_scores, prediction, scores[s])
         if readout >= READ_HEDGE and w > 0.0:
-            recall(early[s], signature, expert_scores)
-            learn_hedge(rule, expert_scores, target, w, hedge, paired_test)
+            recall(early[s], signature, expert_scores, early_scores)
+            learn_hedge(rule, expert_scores, early_scores, target, w, hedge, paired_test)
         count_edges(all_targets, all_h, weight[s : s + 1], meters)
         is_due = False
         for r in range(R):

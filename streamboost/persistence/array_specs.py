@@ -8,7 +8,7 @@ wherever a model comes from outside: from a file, and from a pickle. Options go 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -56,8 +56,12 @@ def check_model(model: object) -> None:
         ...
     streamboost.errors.SnapshotError: TreeStack.feature goes up to 1073741824, expected numbers below 3. It was not ...
     """
-    for name, value in parts_of(model):
-        _check_object(name, value)
+    objects = list(parts_of(model))
+    for name, value in objects:  # options first: what arrays have to be depends on them
+        if name in CHECKED_OPTIONS:
+            _check(name, value, _check_options)
+    for name, value in objects:
+        _check(name, value, _check_arrays)
 
 
 def parts_of(model: object) -> Iterator[tuple[str, Any]]:
@@ -77,18 +81,20 @@ def parts_of(model: object) -> Iterator[tuple[str, Any]]:
             stack.extend(getattr(value, "__dict__", {}).values())
 
 
-def _check_object(name: str, value: Any) -> None:
+def _check(name: str, value: Any, check: Callable[[str, Any], None]) -> None:
     try:
-        if name in CHECKED_OPTIONS:
-            _check_options(value)
-        specs = value.array_specs() if hasattr(value, "array_specs") else {}
-        for path, spec in specs.items():
-            if (array := _find(value, path)) is not None:
-                _check_array(f"{name}.{path}", array, spec)
+        check(name, value)
     except SnapshotError:
         raise
     except Exception as error:  # whatever parts that do not fit together lead to
         raise SnapshotError(f"its {name} does not fit together ({type(error).__name__}: {error}). {WAY_OUT}") from error
+
+
+def _check_arrays(name: str, value: Any) -> None:
+    specs = value.array_specs() if hasattr(value, "array_specs") else {}
+    for path, spec in specs.items():
+        if (array := _find(value, path)) is not None:
+            _check_array(f"{name}.{path}", array, spec)
 
 
 def _find(value: Any, path: str) -> Any:
@@ -125,7 +131,7 @@ def _option_names(cls: type[Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(cls).parameters)
 
 
-def _check_options(value: Any) -> None:
+def _check_options(name: str, value: Any) -> None:
     cls = type(value)
     names = _option_names(cls)  # type: ignore[arg-type]
-    cls(**{name: value.__dict__[name] for name in names if name in value.__dict__})
+    cls(**{option: value.__dict__[option] for option in names if option in value.__dict__})

@@ -29,7 +29,21 @@ from streamboost.serving.monitoring import ScoreKeeper
 from streamboost.serving.openapi import document
 from streamboost.serving.responses import error_response, json_response
 
-PATHS = ("/", "/predict", "/learn", "/label", "/checkpoint", "/model", "/metrics", "/healthz", "/openapi.json", "/docs")
+PATHS = (
+    "/",
+    "/predict",
+    "/learn",
+    "/label",
+    "/checkpoint",
+    "/model",
+    "/frozen",
+    "/metrics",
+    "/livez",
+    "/readyz",
+    "/healthz",
+    "/openapi.json",
+    "/docs",
+)
 
 
 def create_app(
@@ -110,7 +124,10 @@ def create_app(
             Route("/label", requires("learn")(label), methods=["POST"]),
             Route("/checkpoint", requires("admin")(handlers.checkpoint), methods=["POST"]),
             Route("/model", requires("predict")(monitoring.model)),
+            Route("/frozen", requires("predict")(handlers.frozen)),
             Route("/metrics", requires("predict")(monitoring.metrics)),
+            Route("/livez", monitoring.live_health),
+            Route("/readyz", monitoring.health),
             Route("/healthz", monitoring.health),
             Route("/openapi.json", openapi),
             Route("/docs", docs),

@@ -7,34 +7,28 @@ to become gigabytes), how much there is of everything, and whether offsets and c
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streamboost.features.reading import Kind
 from streamboost.runs.guard import brief
 from streamboost.serving.errors import Limits, Refused
 from streamboost.serving.json_bodies import check_cells, check_count, check_keys, check_names
+from streamboost.sources.arrow_messages import decoded_bytes, is_compressed, is_delta
 from streamboost.sources.schemas import with_kinds
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
-COMPRESSION = {"record batch": (2, 3), "dictionary": (2, 1, 3)}  # header, (data,) compression: places in Message.fbs
-DELTA = (2, 2)  # header, isDelta
-CODE_BYTES = 64  # that a value of a dictionary other than text is written out in, at most
 
 
 def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = None) -> Any:
     """Read a table from an Arrow stream; numbers in columns of known text are their text."""
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
-            fields = COMPRESSION.get(message.type)
-            if fields is not None and _has_field(bytes(message.metadata), fields):
+            if is_compressed(message):
                 raise Refused(415, "the Arrow buffers are compressed, which is not taken. Write them uncompressed.")
-            if message.type == "dictionary" and _has_field(bytes(message.metadata), DELTA):  # each is a copy of all
+            if is_delta(message):  # each is a copy of all
                 raise Refused(415, "a dictionary comes in parts, which is not taken. Write it as a whole.")
         with pa.ipc.open_stream(body) as reader:
             check_names(reader.schema.names, limits)
@@ -60,37 +54,6 @@ def parse_table(body: bytes, limits: Limits, kinds: Mapping[str, Kind] | None = 
     check_count(n_rows, limits)
     agreed = with_kinds(table.schema, kinds or {}, is_text=False)
     return table if agreed.equals(table.schema) else table.cast(agreed)
-
-
-def decoded_bytes(batch: Any) -> int:
-    """Return how many bytes the values of a validated batch are, each written out: a code or a view may be of many."""
-    return sum(map(_decoded_bytes, batch.columns))
-
-
-def _decoded_bytes(column: Any) -> int:
-    kind, types = column.type, pa.types
-    if isinstance(column, pa.ChunkedArray):
-        return sum(map(_decoded_bytes, column.chunks))
-    if types.is_dictionary(kind):
-        lengths = _lengths(column.dictionary)
-        if lengths is None:
-            return CODE_BYTES * len(column)
-        codes = column.indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-        counts = np.bincount(codes, minlength=len(lengths))
-        return int(counts @ lengths) + 8 * len(column)
-    lengths = _lengths(column)
-    return 8 * len(column) if lengths is None else int(lengths.sum()) + 8 * len(column)
-
-
-def _lengths(texts: Any) -> NDArray[np.int64] | None:
-    """Return how many bytes each text has; None if these are no texts."""
-    if pa.types.is_string_view(texts.type):  # views of 16 bytes, which begin with the length
-        views = np.frombuffer(texts.buffers()[1] or b"", np.int32).reshape(-1, 4)
-        return views[texts.offset : texts.offset + len(texts), 0].astype(np.int64)
-    if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-        lengths: NDArray[np.int64] = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
-        return lengths.astype(np.int64)
-    return None
 
 
 def _check_schema(schema: Any) -> None:
@@ -128,17 +91,3 @@ def largest_numbers(column: Any) -> list[Any]:
     """Return the values of a column if they may be whole numbers beyond 64 bits with a sign; else none."""
     kind = getattr(column.type, "value_type", column.type)
     return list(column.to_pylist()) if pa.types.is_uint64(kind) else []
-
-
-def _has_field(data: bytes, fields: Sequence[int]) -> bool:
-    """Return whether a FlatBuffer, verified by Arrow, has a field: the last of those that lead to it from the root."""
-    offset = 0
-    for field in fields:
-        table = offset + struct.unpack_from("<I", data, offset)[0]
-        vtable = table - struct.unpack_from("<i", data, table)[0]
-        is_told = 4 + 2 * field + 2 <= struct.unpack_from("<H", data, vtable)[0]
-        place = struct.unpack_from("<H", data, vtable + 4 + 2 * field)[0] if is_told else 0
-        if not place:
-            return False
-        offset = table + place
-    return True

@@ -75,7 +75,8 @@ def _answer(document: Document, answer: Document) -> tuple[str, str]:
     if "$ref" in answer:
         answer = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
     kinds = dict.fromkeys(
-        _kind(content["schema"]) if kind == JSON_TYPE else escape(kind) for kind, content in answer["content"].items()
+        _kind(content["schema"]) if kind == JSON_TYPE else escape(kind)
+        for kind, content in answer.get("content", {}).items()
     )
     return ", ".join(kinds), escape(answer["description"])
 

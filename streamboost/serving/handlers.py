@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,10 @@ from starlette.responses import Response
 
 from streamboost.dashboard import Feed
 from streamboost.errors import SnapshotError
+from streamboost.estimators.freezing import freeze
 from streamboost.evaluation.metric_base import Probabilities
 from streamboost.live import FrozenModel, IdTaken, Labelled, Learned, LiveModel, NotTogether
+from streamboost.persistence import snapshots
 from streamboost.runs.guard import brief
 from streamboost.serving import arrow_bodies, json_bodies, responses
 from streamboost.serving.arrow_bodies import ARROW_TYPE
@@ -27,8 +30,10 @@ from streamboost.serving.auth import owned_id
 from streamboost.serving.errors import RETRY, Limits, Refused
 from streamboost.serving.json_bodies import JSON_TYPE, LARGEST_INT, InFlightBytes, read_body, take_id, take_parameter
 from streamboost.serving.monitoring import Monitoring, ScoreKeeper, without_paths
+from streamboost.serving.replica import AGE, ReplicaModel
 from streamboost.serving.responses import Predicted, json_response
 from streamboost.serving.writer import Writer
+from streamboost.sources.arrow_messages import decoded_bytes
 
 T = TypeVar("T")
 
@@ -55,6 +60,8 @@ class Handlers:
         self.in_flight = InFlightBytes(limits.held_bytes)
         self.writer = Writer(live, self._learn_together, waiting=limits.waiting)
         self.monitoring = Monitoring(live, self.writer, keeper, self.in_flight, feed)
+        self.began = secrets.token_hex(8)  # of copies: their numbers begin anew with every start
+        self._packed: tuple[Any, bytes] = None, b""
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="streamboost-predict")
 
     async def predict(self, request: Request) -> Response:
@@ -93,8 +100,27 @@ class Handlers:
         is_small = n * max(n_classes, 1) <= SMALL_CELLS  # else others would wait while it is written
         if ARROW_TYPE in request.headers.get("accept", "").lower():
             body = await self._call(is_small, responses.predictions_arrow, found, copy, unknown)
-            return Response(body, media_type=ARROW_TYPE)
-        return await self._call(is_small, lambda: json_response(responses.predictions_json(found, copy, unknown)))
+            return Response(body, media_type=ARROW_TYPE, headers=self._age())
+        return await self._call(
+            is_small, lambda: json_response(responses.predictions_json(found, copy, unknown), headers=self._age())
+        )
+
+    def _age(self) -> dict[str, str]:
+        """Return the header that tells how old the model of a replica is; none if it learns here."""
+        return {AGE: f"{self.live.age:.3f}"} if isinstance(self.live, ReplicaModel) else {}
+
+    async def frozen(self, request: Request) -> Response:
+        """Give the copy that predicts away, for replicas: frozen, without a single row."""
+        copy = self.writer.published
+        if not copy.is_ready:
+            raise Refused(409, "the model has not learned any row yet. Ask again later.")
+        made = self.live.age if isinstance(self.live, ReplicaModel) else self.writer.clock() - copy.time
+        headers = {"ETag": f'"{self.began}-{copy.number}"', AGE: f"{made:.3f}"}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        if self._packed[0] is not copy:
+            self._packed = copy, await self._call(False, lambda: snapshots.pack(freeze(copy.model)))
+        return Response(self._packed[1], media_type="application/octet-stream", headers=headers)
 
     def _rows_to_predict(self, request: Request, is_arrow: bool, body: bytes) -> ParsedRequest:
         limits, columns, kinds = self.limits, self.writer.published.columns, self.writer.published.kinds
@@ -250,7 +276,7 @@ class Handlers:
 
 def _held_bytes(rows: Any) -> int:
     """Return how many bytes a body has become, beside its own, where that may be far more."""
-    return arrow_bodies.decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
+    return decoded_bytes(rows) if isinstance(rows, pa.Table) else 0
 
 
 def _is_arrow(request: Request) -> bool:

@@ -29,6 +29,7 @@ from streamboost.live import FrozenModel, LearnedBatch, LiveModel
 from streamboost.persistence.checkpoints import checkpoint_paths
 from streamboost.serving.errors import RETRY
 from streamboost.serving.json_bodies import InFlightBytes
+from streamboost.serving.replica import ReplicaModel
 from streamboost.serving.responses import json_response
 from streamboost.serving.writer import ModelCopy, Writer
 
@@ -127,12 +128,26 @@ class Monitoring:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, request: Request) -> Response:
-        """Tell whether the server is well; as anyone may ask, files are named without saying where they are."""
+        """Tell whether the server takes requests; as anyone may ask, files are named without saying where they are."""
         rows, failure = self.writer.published.rows, self.writer.failure
         if failure is None:
-            return json_response({"status": "ok", "rows": rows})
+            return json_response({"status": "ok", "rows": rows} | self._of_replica())
         told = without_paths(failure, self.live.directory)
         return json_response({"status": "failing", "rows": rows, "error": told}, 503, RETRY)
+
+    async def live_health(self, request: Request) -> Response:
+        """Tell whether the process is of any use, or is to be started again."""
+        if self.writer.has_ended:
+            return json_response({"status": "failing", "error": "the writer has ended"}, 503, RETRY)
+        return json_response({"status": "ok"})
+
+    def _of_replica(self) -> dict[str, Any]:
+        """Return what a replica tells of its learner."""
+        live = self.live
+        if not isinstance(live, ReplicaModel):
+            return {}
+        told = {"age_seconds": round(live.age, 3), "seen_seconds": round(max(time.time() - live.seen, 0.0), 3)}
+        return told if live.fault is None else told | {"learner": without_paths(live.fault, live.directory)}
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -169,6 +184,9 @@ class Monitoring:
         yield "checkpoint_age_seconds", "Since the newest checkpoint.", self._checkpoint_age()
         yield "checkpoint_failing", "1 if the latest could not be written.", float(bool(live.last_checkpoint_error))
         yield "journal_entries", "Entries in the journal.", live.journal_length
+        if isinstance(live, ReplicaModel):
+            yield "replica_age_seconds", "Since the model was made by the learner.", live.age
+            yield "replica_seen_seconds", "Since the learner was last seen without a fault.", time.time() - live.seen
         yield "metric_running", "Over all rows.", running
         yield "metric_windowed", "Over the latest rows.", windowed
 

@@ -119,9 +119,14 @@ class Writer:
         return job.done
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing will be learned any more."""
+        return self._has_ended or not self._thread.is_alive()
+
+    @property
     def failure(self) -> str | None:
         """What is not well, if anything."""
-        if self._has_ended or not self._thread.is_alive():
+        if self.has_ended:
             return "the writer has ended"
         if failures := list(self.failures.values()):
             return failures[0]
@@ -195,9 +200,9 @@ class Writer:
     def _look(self) -> None:
         """See to what nobody asks for: rows that have expired, and a disk that failed."""
         try:
-            rows = self.live.rows
+            model, rows = self.live.model, self.live.rows
             n_expired = self.live.expire(limit=EXPIRE_ROWS)
-            if self.live.rows != rows:
+            if self.live.rows != rows or self.live.model is not model:
                 self._note_change()
             self.failures.pop("expiry", None)
             if n_expired >= EXPIRE_ROWS:

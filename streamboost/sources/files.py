@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from streamboost.errors import refused
 from streamboost.features.reading import Kind
+from streamboost.sources import rotation
 from streamboost.sources.base import (
     BadRow,
     Batch,
@@ -47,8 +48,9 @@ ABSENT = "does not exist. Look for a typo, and where relative paths start."
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ENDINGS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl .ndjson .json", "parquet": ".parquet .pq",
            "arrow": ".arrow .arrows .feather .ipc"}  # fmt: skip
-# Where to start: files done, the file to go on in and where, its schema, the files after it, how they are written.
-Start: TypeAlias = tuple[list[str], str | None, Place, Any, list[str], Dialect]
+# Where to start: files done, the file to go on in and where, its schema, the files after it, how they are written,
+# and what it is known by if it may have another name by now.
+Start: TypeAlias = tuple[list[str], str | None, Place, Any, list[str], Dialect, int | None]
 FORMATS = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 
 
@@ -88,6 +90,10 @@ class FileSource(Source):
     follow : bool
         Wait for more rows and files at the end; False by default. A line is read once it is whole. A file is over when
         there is another with something in it; one that is empty is read when it no longer is.
+    follow_rotation : bool
+        Follow one file of plain text that is renamed and begun anew from time to time, as logrotate does; False by
+        default. The file that was is read to its end, wherever it is called ``rows.csv.1`` or ``rows.csv-20240101`` by
+        then, and after it those that came later; a position is found again as long as its file is there, unpacked.
     stop : callable, optional
         Asked while waiting whether to stop; None by default.
     idle_timeout : float, optional
@@ -121,6 +127,7 @@ class FileSource(Source):
         decimal: str | None = None,
         encoding: str | None = None,
         follow: bool = False,
+        follow_rotation: bool = False,
         stop: Callable[[], bool] | None = None,
         idle_timeout: float | None = None,
         poll: float = 0.2,
@@ -136,10 +143,14 @@ class FileSource(Source):
         self.dialect = Dialect.checked(encoding, delimiter, decimal, names)
         check_on_bad(on_bad)
         self.format = format
+        self.follow_rotation = follow_rotation
+        follow = follow or follow_rotation
         self.follow, self.stop, self.idle_timeout, self.poll, self.on_bad = follow, stop, idle_timeout, poll, on_bad
         for path in self.paths:
             if not os.path.isdir(path):
                 self._kind(path)
+        if follow_rotation:
+            self._check_rotation()
         self._schema: Any = None
         self._described = ""
 
@@ -180,6 +191,13 @@ class FileSource(Source):
 
     # Which files, and in which order
 
+    def _check_rotation(self) -> None:
+        path = self.paths[0]
+        is_one = len(self.paths) == 1 and path != STDIN and not os.path.isdir(path) and not glob.has_magic(path)
+        if not is_one or self._kind(path)[0] not in TEXT or self._kind(path)[1] is not None:
+            expected = "one file of CSV or JSON lines that is not packed"
+            raise ValueError(f"follow_rotation is True for {', '.join(self.paths)}, expected {expected}. Leave it out.")
+
     def _kind(self, path: str) -> tuple[str, str | None]:
         """Return the format of a file, and how it is packed."""
         stem, suffix = os.path.splitext(path.lower())
@@ -196,6 +214,10 @@ class FileSource(Source):
             told = "for its index is at the end. Write it to a plain file; it is packed inside."
             raise ValueError(f"{display_name(path)}: Parquet cannot be read from a pipe or packed again, {told}")
         return kind, packing
+
+    def files(self) -> list[str]:
+        """Return the files that are there, in the order in which they are read."""
+        return self._files()
 
     def _files(self, done: Sequence[str] = ()) -> list[str]:
         """List the files that are there and not done, in order."""
@@ -235,13 +257,19 @@ class FileSource(Source):
 
     def _start(self, position: Position) -> Start:
         if position is None:
-            return [], None, Place(), None, self._files(), self.dialect
+            return [], None, Place(), None, self._files(), self.dialect, None
         try:
             path, done, schema = position["file"], list(position["done"]), position["schema"]
             place = Place(position["row"], position["line"], position["offset"])
         except (TypeError, KeyError) as error:
             raise bad_position(position) from error
         schema = schema and from_text(schema)
+        inode = position.get("inode") if self.follow_rotation else None
+        if inode is not None and path == self.paths[0]:
+            with rotation.open_rotated(path, rotation.resumed(path, position).inode) as stream:
+                check_identity(stream, path, position)
+            dialect = self.dialect.resumed(position.get("dialect"), self._kind(path)[0])
+            return done, path, place, schema, [], dialect, inode
         is_gone = bool(position.get("at_end")) and self._may_be_gone(path) and not os.path.exists(path)
         done = [*done, path] if is_gone else done
         files = self._files(done)
@@ -249,15 +277,16 @@ class FileSource(Source):
             way_out = "Put it back, or start from None to read the others from their beginning."
             raise ForeignPosition(f"the position is in {display_name(path)}, which is not among the files", way_out)
         if path != STDIN and not is_gone:
-            check_identity(path, position)
+            with open(path, "rb") as stream:
+                check_identity(stream, path, position)
         for name, kind in self.types.items() if schema is not None else ():
             if name not in schema.names or schema.field(name).type != kind:
                 told = "which is not how the rows before the position were read"
                 raise ValueError(f"types[{name!r}] is {kind}, {told}. Resume with the same types, or start from None.")
         dialect = self.dialect.resumed(position.get("dialect"), self._kind(path)[0])
         if is_gone:
-            return done, None, Place(), schema, files, dialect._replace(encoding=self.dialect.encoding)
-        return done, path, place, schema, [file for file in files if file != path], dialect
+            return done, None, Place(), schema, files, dialect._replace(encoding=self.dialect.encoding), None
+        return done, path, place, schema, [file for file in files if file != path], dialect, None
 
     def _may_be_gone(self, path: str) -> bool:
         """Return True if a file may be deleted once it was read."""
@@ -270,7 +299,7 @@ class FileSource(Source):
     # Reading them
 
     def _pieces(self, start: Start) -> Iterator[Piece | None]:
-        done, path, place, schema, queue, dialect = start
+        done, path, place, schema, queue, dialect, inode = start
         while True:
             if path is None and self.follow:
                 queue = [file for file in queue if has_bytes(file)]  # others may be written to: they are not done
@@ -285,9 +314,16 @@ class FileSource(Source):
                     return
                 path = queue.pop(0)
             file = InputFile(path, *self._kind(path), done, schema, dialect)
+            file.is_rotated, file.inode = self.follow_rotation, inode
             yield from self._file_pieces(file, place)
             if file.is_stopped:
                 return
+            if file.is_rotated:
+                later = rotation.newer(path, file.inode or 0)
+                inode = next(each.inode for each in later if each.size or each is later[-1])
+                place, schema = Place(), file.schema
+                dialect = file.dialect._replace(encoding=self.dialect.encoding)
+                continue
             done, path, place, schema = [*done, path], None, Place(), file.schema
             dialect = file.dialect._replace(encoding=self.dialect.encoding)
 
@@ -341,13 +377,33 @@ class FileSource(Source):
         BadRow(where, reason, position=position, text=text).handle(self.on_bad)
 
     def _at_end(self, file: InputFile, n_bytes: int) -> End:
-        if os.path.exists(file.path) or not self._may_be_gone(file.path):
+        if file.is_rotated:
+            end = self._wait_for_rotation(file, n_bytes)
+        elif os.path.exists(file.path) or not self._may_be_gone(file.path):
             end = self._wait(file.path, n_bytes, [*file.identity["done"], file.path], file.inode)
         else:  # what was written before it was deleted can still be read
             end = "finished" if file.is_gone else "more"
             file.is_gone = True
+        if file.is_overwritten:
+            raise _overwritten(file.path)
         file.is_stopped = end == "stopped"
         return end
+
+    def _wait_for_rotation(self, file: InputFile, n_bytes: int) -> End:
+        """Wait until the file holds more than ``n_bytes``, one after it has something in it, or it is time to stop."""
+        began = time.monotonic()
+        while True:
+            # before the look at the size: whoever writes to the next one is done with this one
+            is_over = any(each.size for each in rotation.newer(file.path, file.inode or 0))
+            if file.size < n_bytes:
+                raise _overwritten(file.path)
+            if file.size > n_bytes:
+                return "more"
+            if is_over:
+                return "finished"
+            if self._is_time_to_stop(began):
+                return "stopped"
+            time.sleep(self.poll)
 
     def _wait(self, path: str | None, n_bytes: int, done: Sequence[str], inode: int | None = None) -> End:
         """Wait until the file holds more than ``n_bytes``, there is a new one, or it is time to stop."""
@@ -361,18 +417,26 @@ class FileSource(Source):
                     return "more"
                 raise ValueError(f"{path} was deleted while it was followed. Put it back, or follow a glob of files.")
             if inode is not None and path is not None and inode_of(path) not in (None, inode):
-                way_out = "Add rows at its end only, or follow a glob such as rows-*.csv, whose new files are read."
+                way_out = "Pass follow_rotation=True (--follow-rotation), or follow a glob such as rows-*.csv."
                 raise ValueError(f"{path} was replaced by another file while it was followed. {way_out}")
-            if size < n_bytes:
-                raise ValueError(f"{path} shrank while it was read. Add rows at its end only, or start a new file.")
+            if size < n_bytes and path is not None:
+                raise _overwritten(path)
             if size > n_bytes:
                 return "more"
             if is_newer:
                 return "finished"
-            is_late = self.idle_timeout is not None and time.monotonic() - began >= self.idle_timeout
-            if is_late or (self.stop is not None and self.stop()):
+            if self._is_time_to_stop(began):
                 return "stopped"
             time.sleep(self.poll)
+
+    def _is_time_to_stop(self, began: float) -> bool:
+        is_late = self.idle_timeout is not None and time.monotonic() - began >= self.idle_timeout
+        return is_late or (self.stop is not None and self.stop())
+
+
+def _overwritten(path: str) -> ValueError:
+    way_out = "Add rows at its end only, or rename it before another is begun (of logrotate: create, not copytruncate)."
+    return ValueError(f"{path} shrank or was written over while it was read. {way_out}")
 
 
 def _limit(pieces: Iterator[Piece | None], total: int) -> Iterator[Piece | None]:

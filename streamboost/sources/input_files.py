@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from streamboost.sources.base import ForeignPosition
 from streamboost.sources.dialects import Dialect
+from streamboost.sources.rotation import open_rotated
 from streamboost.sources.schemas import to_text
 from streamboost.sources.text_formats import TextFormat
 
@@ -24,7 +25,8 @@ TEXT = ("csv", "tsv", "jsonl")
 class InputFile:
     """The file being read, and the part of a position that is the same for all its rows."""
 
-    inode: int | None = None  # of a file of text, as it was opened
+    inode: int | None = None  # of a file of plain text, as it was opened
+    is_rotated = False  # whether it may have been renamed since: then it is what the inode says
     text: TextFormat | None = None  # of a file of text that is being read
 
     def __init__(
@@ -52,7 +54,8 @@ class InputFile:
         if self.path != STDIN and self.identity.get("head", 0) < HEAD:
             try:
                 size = {} if self.is_plain_text else {"size": os.path.getsize(self.path)}
-                self.identity = {**self.identity, **_head(self.path, HEAD), **size}
+                inode = {"inode": self.inode} if self.is_rotated else {}
+                self.identity = {**self.identity, **self._head(), **size, **inode}
             except FileNotFoundError:
                 if "head" not in self.identity:
                     raise  # else it was deleted while it is read, and is known well enough
@@ -69,14 +72,36 @@ class InputFile:
             return pa.input_stream(self.path, compression=self.packing)
         if not self.is_plain_text:
             return pa.memory_map(self.path)
-        stream = open(self.path, "rb")  # noqa: SIM115 - closed by the caller
-        self.inode = os.fstat(stream.fileno()).st_ino
+        if self.is_rotated and self.inode is not None:
+            stream = open_rotated(self.path, self.inode)
+        else:
+            stream = open(self.path, "rb")  # noqa: SIM115 - closed by the caller
+        self._descriptor = stream.fileno()
+        self.inode = os.fstat(self._descriptor).st_ino
         return stream
 
+    @property
+    def size(self) -> int:
+        """The bytes of a file of plain text that is open, whatever it is called by now."""
+        return os.fstat(self._descriptor).st_size
 
-def check_identity(path: str, position: Mapping[str, Any]) -> None:
-    """Refuse a file that is not the one in which the position was taken."""
-    size, is_other = os.path.getsize(path), _head(path, position["head"])["sha256"] != position["sha256"]
+    @property
+    def is_overwritten(self) -> bool:
+        """Whether an open file of plain text begins otherwise than it did."""
+        known = {name: self.identity[name] for name in ("head", "sha256") if name in self.identity}
+        return bool(known) and _digest(os.pread(self._descriptor, known["head"], 0)) != known
+
+    def _head(self) -> dict[str, Any]:
+        if self.is_rotated:
+            return _digest(os.pread(self._descriptor, HEAD, 0))
+        with open(self.path, "rb") as file:
+            return _digest(file.read(HEAD))
+
+
+def check_identity(stream: IO[bytes], path: str, position: Mapping[str, Any]) -> None:
+    """Refuse an open file that is not the one in which the position was taken."""
+    size = os.fstat(stream.fileno()).st_size
+    is_other = _digest(stream.read(position["head"]))["sha256"] != position["sha256"]
     if size < position.get("size", position["offset"]):
         changed = "is shorter than"
     elif position.get("size", size) != size or is_other:
@@ -87,9 +112,7 @@ def check_identity(path: str, position: Mapping[str, Any]) -> None:
     raise ForeignPosition(found, way_out) if is_other else ValueError(f"{found}. {way_out}")
 
 
-def _head(path: str, n_bytes: int) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        content = file.read(n_bytes)
+def _digest(content: bytes) -> dict[str, Any]:
     return {"head": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 

@@ -120,6 +120,9 @@ class NeuralStack(Stack):
 
     def array_specs(self) -> dict[str, ArraySpec]:
         """Return what the arrays have to be; what the kernels are told is worked out anew."""
+        power = self.averaging_power
+        if power is not None and not (isinstance(power, (int, float)) and 0.0 <= power < np.inf):
+            raise ValueError(f"averaging_power is {power!r}, expected a number of at least 0, or None")
         if not self.n_features:
             return {}
         n, N = len(self._fresh(0, self.n_learners)), self.n_learners

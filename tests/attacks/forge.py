@@ -1,7 +1,7 @@
 """Forged models: every array and every option of a model, changed in ways that no constructor would allow.
 
-As a program, ``forge.py DIRECTORY FIRST``, it loads the forgeries in a directory from number FIRST on, and uses what
-loads: the number of each is printed before, so that whoever started it knows which one ended it.
+As a program, ``forge.py DIRECTORY FIRST STEP``, it loads the forgeries in a directory from number FIRST on, each
+STEP-th, and uses what loads: the number of each is printed before, so that whoever started it knows which one ended it.
 """
 
 import signal
@@ -10,11 +10,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas
 
-from streamboost import SGBClassifier, SGBRegressor, load
+from streamboost import KeyedModel, SGBClassifier, SGBRegressor, load, river_models
+from streamboost.keyed.prior import KeyModel
 from streamboost.persistence.object_graph import is_plain_array
 from streamboost.persistence.registry import name_of
-from streamboost.stacks import LinearStack, TwoLayerStack
+from streamboost.stacks import ConvStack, LinearStack, TwoLayerStack
 
 ROWS = 330
 OPTIONS = (-1, 0, 2**31, 2**62, 1e308, float("nan"), "text", None, [])
@@ -36,20 +38,38 @@ KINDS = {
     "linear": lambda: SGBRegressor(**SMALL, learner=LinearStack(3), memory=None),
     "nets": lambda: SGBRegressor(**SMALL, learner=TwoLayerStack(3), memory=None),
     "polynomial": lambda: SGBRegressor(**SMALL, learner=TwoLayerStack(3), memory=None, iterate="polynomial"),
+    "convolution": lambda: SGBRegressor(**SMALL, learner=ConvStack((2, 2), 2, kernel=2, stride=1), memory=None),
+    "many classes": lambda: SGBClassifier(**SMALL, memory=64),
+    "river": lambda: river_models.SGBClassifier(**SMALL, memory=64),
+    "keyed": lambda: SGBRegressor(**SMALL, memory=64),
     "constant": lambda: SGBRegressor(**SMALL, memory=64, base="constant"),
     "grown": lambda: SGBRegressor(**SMALL),
+    "segments": lambda: SGBRegressor(**SMALL),  # as "grown", saved with its long arrays in segments
     "frozen": lambda: SGBClassifier(**SMALL, memory=64),
 }
+CLASSES = ("classifier", "frozen", "many classes", "river")
+WIDTHS = {"grown": 2, "segments": 2, "convolution": 4}  # of kinds that learn bare numbers
+
+
+def numbers(kind, n, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, WIDTHS[kind]))
+    return X, X[:, 0] + X[:, 1] ** 2
 
 
 def make(kind):
     model, (X, y, labels) = KINDS[kind](), rows()
-    if kind == "grown":
-        X = np.random.default_rng(0).normal(size=(3000, 2))
-        model.fit(X, X[:, 0] + X[:, 1] ** 2)
-        model.learn(X[:40], X[:40, 0])
+    if kind in WIDTHS:
+        X, y = numbers(kind, 300 if kind == "convolution" else 3000)
+        model.fit(X, y)
+        model.learn(X[:40], y[:40])
         return model
-    for x, target in zip(X, labels if kind in ("classifier", "frozen") else y, strict=True):
+    if kind == "keyed":
+        booster = KeyedModel(model, key="key", prior=KINDS[kind]().fit(X, y))
+        booster.learn([{**row, "key": "k"} for row in X], y)
+        return booster.model("k")
+    if kind == "many classes":
+        labels = [i % 9 for i in range(len(X))]
+    for x, target in zip(X, labels if kind in CLASSES else y, strict=True):
         model.learn_one(x, target)
     return model.freeze() if kind == "frozen" else model
 
@@ -95,25 +115,29 @@ def forgeries(model):
 
 def use(path):
     """Load a file, and do with it what anybody might."""
-    model = load(path)
-    X, y, labels = rows(80, seed=1)
-    if hasattr(model, "n_features_in_") and model.n_features_in_ == 2:
-        X = np.random.default_rng(1).normal(size=(80, 2))
+    model, kind = load(path), path.stem.partition("-")[2]
+    if kind in WIDTHS:
+        X, y = numbers(kind, 80, seed=1)
         model.predict(X)
-        model.learn(X, X[:, 0])
+        model.learn(X, y)
         return
-    model.predict_many(__import__("pandas").DataFrame(X))
+    X, y, labels = rows(80, seed=1)
+    if isinstance(model, KeyModel):
+        model.learn(X, y)
+        model.predict(X)
+        return
+    model.predict_many(pandas.DataFrame(X))
     if not model.is_frozen:
-        for x, target in zip(X, labels if hasattr(model, "labels_") else y, strict=True):
+        for x, target in zip(X, labels if kind in CLASSES else y, strict=True):
             model.learn_one(x, target)
-    model.predict_many(__import__("pandas").DataFrame(X))
+    model.predict_many(pandas.DataFrame(X))
 
 
-def main(directory, first):
+def main(directory, first, step):
     warnings.simplefilter("ignore")
-    for path in sorted(Path(directory).glob("*.safetensors"))[int(first) :]:
-        print(path.stem, end=" ", flush=True)
-        signal.alarm(20)  # which ends the process, even in a kernel
+    for path in sorted(Path(directory).glob("*.safetensors"))[int(first) :: int(step)]:
+        print(path.stem.partition("-")[0], end=" ", flush=True)
+        signal.alarm(90)  # which ends the process, even in a kernel
         try:
             use(path)
             print("used", flush=True)

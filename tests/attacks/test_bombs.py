@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from live_models import classifier
+from sklearn.base import clone
 
-from streamboost import SGBClassifier, SGBRegressor
+from streamboost import SGBClassifier, SGBRegressor, load
 from streamboost.live import LiveModel
+from streamboost.persistence import snapshots
 from streamboost.serving import create_app
 from streamboost.serving.arrow_bodies import decoded_bytes, parse_table
 from streamboost.serving.errors import Limits, Refused
@@ -131,22 +133,55 @@ def test_columns_times_classes_are_limited_at_the_door(tmp_path):
 
 
 def test_a_model_does_not_grow_without_end():
-    model, labels = (
-        SGBRegressor(new_columns="grow", n_estimators=2, memory=64),
-        SGBClassifier(n_estimators=2, memory=64),
-    )
-    model.max_columns, labels.max_classes = 20, 10
+    model = SGBRegressor(new_columns="grow", n_estimators=2, memory=64, max_columns=20)
     for i in range(20):
         model.learn_one({f"c{i}": 1.0}, 0.0)
     with pytest.raises(ValueError, match=r"21 columns, expected at most 20 .* set max_columns"):
         model.learn_one({"one more": 1.0}, 0.0)
+    model.set_params(max_columns=21).learn_one({"one more": 1.0}, 0.0)
+    labels = SGBClassifier(n_estimators=2, memory=64, max_classes=10)
     for i in range(10):
         labels.learn_one({"a": 1.0}, i)
     with pytest.raises(ValueError, match="11 classes"):
         labels.learn_one({"a": 1.0}, 10)
-    wide = SGBRegressor(n_estimators=2, memory=64)
-    wide.max_columns = 3
+    wide = SGBRegressor(n_estimators=2, memory=64, max_columns=3)
     assert wide.fit(np.zeros((4, 9)), [0.0, 1.0, 2.0, 3.0]).n_features_in_ == 9  # of first rows, any number
+
+
+@pytest.mark.parametrize("copied", ["clone", "fit again", "snapshot", "freeze"])
+def test_the_limits_of_a_model_are_those_of_its_copies(tmp_path, copied):
+    model = SGBClassifier(n_estimators=2, memory=64, max_columns=5, max_classes=4, new_columns="grow")
+    X, y = [{"a": 1.0}, {"a": 2.0}], ["no", "yes"]
+    if copied == "clone":
+        model = clone(model).fit(X, y)
+    elif copied == "fit again":
+        model.fit(X, y).fit(X, y)
+    else:
+        model.fit(X, y).save(tmp_path / "model.safetensors")
+        model = load(tmp_path / "model.safetensors") if copied == "snapshot" else model.freeze()
+    assert (model.max_columns, model.max_classes) == (5, 4)
+    if copied != "freeze":
+        with pytest.raises(ValueError, match="6 columns, expected at most 5"):
+            model.learn_one(dict.fromkeys("abcdef", 1.0), "no")
+        with pytest.raises(ValueError, match="5 classes, expected at most 4"):
+            model.partial_fit([{"a": 1.0}] * 3, ["x", "y", "z"])
+
+
+def test_a_model_saved_before_it_had_limits_has_the_usual_ones():
+    model = SGBRegressor(n_estimators=2, memory=64).fit([{"a": 1.0}, {"a": 2.0}], [0.0, 1.0])
+    del model.max_columns, model.max_classes
+    old = clone(snapshots.unpack(snapshots.pack(model)))
+    assert (old.max_columns, old.max_classes) == (SGBRegressor().max_columns, SGBRegressor().max_classes)
+
+
+@pytest.mark.parametrize("name", ["max_columns", "max_classes"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, None, "many", True])
+def test_limits_that_are_no_numbers_are_refused(name, value):
+    with pytest.raises(ValueError, match=rf"{name} is .*, expected a whole number of at least 1\. .* the default is"):
+        SGBClassifier(**{name: value}).fit([{"a": 1.0}, {"a": 2.0}], ["no", "yes"])
+    model = SGBClassifier(n_estimators=2, memory=64).fit([{"a": 1.0}, {"a": 2.0}], ["no", "yes"])
+    with pytest.raises(ValueError, match=f"{name} is "):
+        model.set_params(**{name: value}).learn_one({"b": 1.0}, "no")
 
 
 @contextmanager

@@ -8,17 +8,21 @@ import pyarrow as pa
 import pytest
 from live_models import SMALL, columns_of, crash, regressor, rows_of
 
-from streamboost import SGBClassifier, SGBRegressor
+from streamboost import Booster, SGBClassifier, SGBRegressor
 from streamboost.boosting import growth
+from streamboost.boosting.committee import Committee
+from streamboost.boosting.loops.nets import NetLoop
 from streamboost.boosting.loops.plain import PlainLoop
 from streamboost.boosting.loops.trees import TreeLoop
 from streamboost.estimators import defaults
 from streamboost.live import LiveModel
+from streamboost.losses import Softmax, Squared, from_functions
 from streamboost.persistence.object_graph import same_state
+from streamboost.replay import Replay
 from streamboost.runs.run import Options, Run
 from streamboost.serving.writer import Writer
 from streamboost.sources import open_source
-from streamboost.stacks import TwoLayerStack
+from streamboost.stacks import LinearStack, TreeStack, TwoLayerStack
 
 POISON = 666.0
 HUGE = 1.7e308
@@ -27,16 +31,18 @@ HUGE = 1.7e308
 @pytest.fixture
 def poison(monkeypatch):
     """Let every loop fail at rows that hold the poison, after it has learned those before them."""
-    for loop in (TreeLoop, PlainLoop):
+    for loop in (TreeLoop, NetLoop, PlainLoop):
         learn = loop.learn
 
-        def fail(self, model, chunk, scores, start, learn=learn):
+        def fail(self, model, chunk, early, scores, start, learn=learn):
             bad = np.flatnonzero((chunk.X[start:] == POISON).any(axis=1))
             if not len(bad):
-                return learn(self, model, chunk, scores, start)
+                return learn(self, model, chunk, early, scores, start)
+            bad -= bad % model.boosters[0].step_rows(len(chunk.X))  # rows that share a step are learned as one
             if bad[0] == 0:
                 raise FloatingPointError("poison")
-            return learn(self, model, type(chunk)(*(each[: start + bad[0]] for each in chunk)), scores, start)
+            some = type(chunk)(*(each[: start + bad[0]] for each in chunk))
+            return learn(self, model, some, early, scores, start)
 
         monkeypatch.setattr(loop, "learn", fail)
 
@@ -225,3 +231,51 @@ def test_a_memory_that_grows_is_what_it_was_after_every_failure(poison, monkeypa
         seen.add((first.rests, first.sleeps, first.rests and first.replay.sweeps > 0))
         start += int(size)
     assert {(True, False, False), (True, False, True), (True, True, False)} <= seen
+
+
+BOOSTED = {
+    "booster": lambda: Booster(Squared(), stack=TreeStack(3, max_depth=3), replay=Replay(64)),
+    "ridges": lambda: Booster(Squared(), stack=LinearStack(3)),
+    "networks": lambda: Booster(Squared(), stack=TwoLayerStack(3)),
+    "past hypotheses": lambda: Booster(Squared(), stack=TreeStack(2), replay=Replay(64), iterate="average"),
+    "mini-batches": lambda: Booster(Squared(), stack=TreeStack(3), replay=Replay(64), update_mode=5),
+    "classes": lambda: Booster(Softmax(n_classes=3), stack=TreeStack(3), replay=Replay(64)),
+    "committee": lambda: Committee([
+        Booster(Squared(), stack=TreeStack(n), replay=Replay(64 * n), seed=n) for n in (2, 1)
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BOOSTED)
+def test_a_booster_by_itself_is_what_it_was_before_a_call_that_fails(poison, kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = rng.integers(0, 3, 400).astype(float) if kind == "classes" else X[:, 0] + X[:, 1] ** 2
+    model, twin, start = BOOSTED[kind](), BOOSTED[kind](), 0
+    for size in (1, 20, 1, 2, 60, 90, 1, 100, 125):
+        rows = slice(start, start + size)
+        bad = X[rows].copy()
+        bad[-1, 0] = POISON
+        before = copy.deepcopy(model)
+        with pytest.raises(FloatingPointError):
+            model.learn(bad, y[rows])
+        assert same_state(model, before)
+        assert (model.learn(X[rows], y[rows]) == twin.learn(X[rows], y[rows])).all()
+        start += size
+    assert same_state(model, twin)
+
+
+def test_what_a_loss_of_ones_own_raises_midway_leaves_the_booster_as_it_was():
+    """Without any shim: the gradient of the 30th row is not finite, and 29 were learned."""
+
+    def gradient(score, y):
+        return np.where(y == 7.0, np.nan, 2 * (score - y))
+
+    loss = from_functions(lambda score, y: ((score - y) ** 2).sum(axis=-1), gradient, smooth=True)
+    booster, X = Booster(loss, stack=LinearStack(2)), np.random.default_rng(0).normal(size=(60, 2))
+    booster.learn(X[:30], X[:30, 0])
+    before, y = copy.deepcopy(booster), X[30:, 0].copy()
+    y[29] = 7.0
+    with pytest.raises(FloatingPointError):
+        booster.learn(X[30:], y)
+    assert same_state(booster, before)

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import benchmarks
+import streamboost
 from benchmarks import (
     bench_ablation,
     bench_drift,
-    bench_keyed,
     bench_neural,
+    bench_partitions,
     bench_serve,
     bench_throughput,
     compare,
@@ -41,11 +42,10 @@ SCRIPTS = sorted(file.stem for file in FOLDER.glob("bench_*.py"))
 SMALLER = {  # than --quick alone
     "bench_ablation": ["--variants", "one memory", "chunks of 16"],
     "bench_flat": ["--rows", "100000"],
-    "bench_keyed": ["--workers"],
     "bench_run": ["--rows", "100000"],
     "bench_throughput": ["--models", "river_ht"],
 }
-NEEDS = {"bench_recovery": "ray"} | dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
+NEEDS = {"bench_engines": "pyspark"} | dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
 KEPT_AS = {"bench_run": "run_beside_bare"}
 
 
@@ -170,6 +170,15 @@ def test_scores_up_to_the_end_of_each_block_follow_from_the_blocks(y, seed):
         assert scores.cumulative(name, blocks[name], len(y)) == pytest.approx([values[:end].mean() for end in ends])
 
 
+def test_the_calibration_error_is_what_was_promised_beyond_what_came_true():
+    y, sure = np.repeat([0, 1], 500), np.tile([0.7, 0.3], (1000, 1))
+    assert scores.calibration_error(sure, y) == pytest.approx(0.2)  # half of them were right
+    assert scores.calibration_error(sure, np.repeat([0, 1], [700, 300])) == pytest.approx(0.0)
+    mixed = np.where(y[:, None] == 0, sure, [0.1, 0.9])  # 0.7 was too low, and so was 0.9: parts do not make up for it
+    assert scores.calibration_error(mixed, y) == pytest.approx((0.3 + 0.1) / 2)
+    assert scores.calibration_error(mixed, 1 - y) == pytest.approx((0.7 + 0.9) / 2)
+
+
 def test_no_answer_is_zero_and_no_opinion_is_every_class_alike():
     numbers, n_bad = scores.tidy(np.array([1.0, np.nan, np.inf]))
     assert (numbers.tolist(), n_bad) == ([1, 0, 0], 2)
@@ -244,7 +253,15 @@ def test_a_model_without_succession_never_drops_its_memory():
 
 @pytest.mark.parametrize("name", bench_ablation.VARIANTS)
 def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
-    settings, change, chunk = bench_ablation.VARIANTS[name]
+    settings, change, chunk, edits = bench_ablation.VARIANTS[name]
+    if edits:
+        folder = bench_ablation.copy_with(name) / "streamboost"
+        own = Path(streamboost.__file__).parent
+        changed = [
+            file for file in own.rglob("*.py") if file.read_text() != (folder / file.relative_to(own)).read_text()
+        ]
+        assert [str(file.relative_to(own)) for file in changed] == [edits[0].file]
+        return
     X, y, *_ = datasets.friedman(64)
     usual = SGBRegressor(random_state=0)
     usual.learn(X, y)
@@ -257,21 +274,18 @@ def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
         boosters = [(repr(b.replay), b.stack.max_features, type(b.base), b.update_mode) for b in committee.boosters]
         combination = committee.hedge.combination.combines, committee.hedge.combination.holds
         makes = committee.steps, committee.half_lives, committee.readout, committee.drift_replacement is None
-        return boosters, *makes, *combination
+        return boosters, committee.growth is None, *makes, *combination
 
     assert (make(model) != make(usual)) == (name != bench_ablation.DEFAULT)
     assert chunk == (16 if model.update_mode == "minibatch" else 500)
 
 
-def test_a_chunk_reaches_as_many_workers_as_throwing_balls_into_bins_says():
-    """Messages of a row: there and back for each worker that a chunk has a row for; by counting, over many throws."""
-    rng = np.random.default_rng(0)
-    reached = np.mean([len(np.unique(rng.integers(0, 1000, 1000))) for _ in range(200)])
-    memory = {"in memory": 1.0, "in the file, compressed": 1.0}
-    figures = {"memory": memory, "checkpoint": {"all keys changed": 1.0}, "driver": {"1000 workers": 1e-6}}
-    far = dict(bench_keyed.simulate(figures, 10_000, 1000)["table"])
-    assert float(far["messages a row, chunks of 1,000"]) == pytest.approx(2 * reached / 1000, rel=0.01)
-    assert far["what one driver can sort, at most"] == "1,000,000 rows/s"
+def test_partitions_are_taken_by_whoever_is_free():
+    """Of many small ones each worker has its share; one worker has them all, and each begins anew."""
+    whole = bench_partitions.simulate(64, 1, 1000.0, 2.0, 100.0)
+    assert whole == pytest.approx(64 * (2 + 10), rel=0.05)
+    assert bench_partitions.simulate(64, 8, 1000.0, 2.0, 100.0) == pytest.approx(whole / 8, rel=0.1)
+    assert bench_partitions.simulate(64, 64, 1000.0, 2.0, 100.0) == pytest.approx(2 + 11, rel=0.05)
 
 
 # Runs and their report

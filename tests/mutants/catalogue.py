@@ -57,6 +57,11 @@ _CHECKPOINTS = "streamboost/persistence/checkpoints.py"
 _SEGMENTS = "streamboost/persistence/segments.py"
 _GRAPH = "streamboost/persistence/object_graph.py"
 _GUARD = "streamboost/runs/guard.py"
+_BUILT_HEDGE = "streamboost/boosting/hedge.py"
+_RESERVOIR = "streamboost/boosting/reservoir.py"
+_REGRET = "streamboost/theory/regret.py"
+_DEFAULTS = "streamboost/estimators/defaults.py"
+CONSTANTS = "tests/boosting/test_constants.py"
 
 MUTANTS = [
     # Descents: the paper's algorithms.
@@ -183,8 +188,11 @@ MUTANTS = [
            "columns that were drawn keep their numbers"),
     Mutant("tree-loop-warm", _LOOP, "if w > 0.0 and counts[r, WARM] and not", "if w > 0.0 and not", LOOPS,
            "leaves learn nothing before the first refit"),
-    Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, target, w,",
-           "learn_hedge(rule, expert_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
+    Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
+           "learn_hedge(rule, expert_scores, early_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
+    Mutant("tree-loop-recall", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
+           "learn_hedge(rule, early_scores, early_scores, target, w,", ("tests/estimators/test_expert_scores.py",),
+           "the vote learns from what is said now"),
     # The memory.
     Mutant("replay-interval", _REPLAY_KERNELS, "int(every * share * math.sqrt(share))", "int(every * share)",
            REPLAY, "the same in the compiled loop"),
@@ -259,4 +267,50 @@ MUTANTS = [
     Mutant("guard-infinite", _GUARD, "np.flatnonzero(np.isinf(column.to_numpy()))",
            "np.flatnonzero(np.isposinf(column.to_numpy()))", RUNS, "infinite columns of either sign are bad"),
     Mutant("guard-hides", _GUARD, "n_before[row + 1 :] -= 1", "pass", RUNS, "an absurd row hides none after it"),
+    # What constants are for, and conditions that few streams meet.
+    Mutant("constant-huber-delta", _LOSSES, "LINEAR_STEP * unit / self.delta)", "LINEAR_STEP * unit)", CONSTANTS,
+           "steps under Huber's loss know its unit"),
+    Mutant("constant-log-share", _HEDGE, "SURPRISE = 0.1, 0.5,", "SURPRISE = 0.2, 0.5,", CONSTANTS,
+           "a wrong label counts as five units of log loss"),
+    Mutant("constant-caution", _BUILT_HEDGE, "CAUTION = 4.0", "CAUTION = 1.0", CONSTANTS,
+           "voters listen to several experts"),
+    Mutant("constant-margin", _DRIFT, "MARGIN = 0.03", "MARGIN = 0.0", CONSTANTS,
+           "memory is not dropped for a little"),
+    Mutant("constant-shrink", _BASE_KERNELS, "SHRINK = 2.0", "SHRINK = 0.5", CONSTANTS, "rare levels add little"),
+    Mutant("constant-widest", _BASES, "WIDEST = 200", "WIDEST = 20", CONSTANTS,
+           "lines of some dozen columns are found by least squares"),
+    Mutant("constant-polynomial", _BOOSTER, '"polynomial": 8.0', '"polynomial": 4.0', CONSTANTS,
+           "a polynomial average is mostly of the last tenth"),
+    Mutant("drift-lost-early", _DRIFT, "rows >= PATIENCE or total < -SIGMAS * error", "rows >= PATIENCE", CONSTANTS,
+           "who has certainly lost leaves at once"),
+    Mutant("drift-fill", _DRIFT, "longest.fill > 2 * HEAD_START and bool", "bool", CONSTANTS,
+           "a memory that is little longer than a head start is not challenged"),
+    Mutant("drift-centred", _DRIFT, "squares - total**2 / rows", "squares", CONSTANTS,
+           "the variance is about the mean"),
+    Mutant("drift-win-wait", _DRIFT, "self._end(committee, WAIT)", "self._end(committee, self.wait)", CONSTANTS,
+           "after a win the next wait is short"),
+    Mutant("drift-levels", _DRIFT, "if committee.categorical:", "if False:", CONSTANTS,
+           "a challenger knows columns of levels"),
+    Mutant("hedge-weight-0", _BUILT_HEDGE, "if weight <= 0:", "if weight < 0:", CONSTANTS,
+           "a row of weight 0 is no row of a paired test"),
+    Mutant("loss-softmax-tie", _CLASS_LOSSES, "n_equal = np.count_nonzero(score >= own - TIE, axis=-1)",
+           "n_equal = np.count_nonzero(score >= own, axis=-1)", CONSTANTS,
+           "classes that rounding tells apart are level"),
+    Mutant("base-effect-weight", _BASE_KERNELS, "effects[c, level, k] -= weight[s] * left /",
+           "effects[c, level, k] -= left /", CONSTANTS, "means of levels count weights"),
+    Mutant("base-fade", _BASE_KERNELS, "kept = keep**n", "kept = keep", CONSTANTS, "slopes fade once a row"),
+    Mutant("reservoir-biased", _RESERVOIR, "self.rng.integers(self.seen)",
+           "self.rng.integers(self.seen + self.capacity)", "tests/boosting/test_reservoir.py",
+           "each thing has the same chance"),
+    Mutant("guard-infinite-columns", _GUARD, "        if pa.types.is_floating(column.type):\n            for row",
+           "        if False:\n            for row", "tests/runs/test_guard.py", "infinite columns are bad"),
+    Mutant("guard-large-classes", _GUARD, "(np.abs(numbers) < 2**53) & ", "", "tests/runs/test_guard.py",
+           "numbers that floats do not tell apart are no classes"),
+    Mutant("regret-comparator-loss", _REGRET, "max(meter.loss_bound, _largest(booster.loss.value(scores, y)))",
+           "meter.loss_bound", "tests/theory/test_regret.py", "B is at least what the comparator loses"),
+    Mutant("constant-median", _DEFAULTS, "(1.0 if isinstance(loss, Absolute) else 2.0)", "1.0", CONSTANTS,
+           "the median takes the steps of absolute errors"),
+    Mutant("base-intercept-sign", _BASE_KERNELS, "is_wrong = j < signs.shape[0] and signs[j]",
+           "is_wrong = signs.shape[0] > 0 and signs[min(j, signs.shape[0] - 1)]", CONSTANTS,
+           "an intercept may have any sign"),
 ]  # fmt: skip

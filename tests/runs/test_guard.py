@@ -171,3 +171,10 @@ def test_decimals_are_numbers_or_classes_like_others():
     assert valid.y.tolist() == [k % 3 for k in range(60)]
     valid = Guard().validate(pa.table({"x": np.zeros(60), "y": many}), "y", "regression")
     assert valid.y.tolist() == [k % 30 for k in range(60)]
+
+
+def test_whole_numbers_that_floats_do_not_tell_apart_are_no_classes():
+    table = pa.table({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0**53, -(2.0**53)]})
+    valid = Guard().validate(table, "y", "classification")
+    assert valid.good.tolist() == [True, False, False]
+    assert "expected a class" in valid.reasons[1]

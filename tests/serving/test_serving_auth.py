@@ -14,6 +14,7 @@ ROUTES = {
     "/label": ("POST", "learn"),
     "/checkpoint": ("POST", "admin"),
     "/model": ("GET", "predict"),
+    "/frozen": ("GET", "predict"),
     "/metrics": ("GET", "predict"),
     "/": ("GET", "predict"),
     "/healthz": ("GET", None),

@@ -515,3 +515,11 @@ def test_the_diagnosis_waits_for_rows():
     assert diagnose(booster_with([0.5], n_rows=12)).startswith("Too few rows yet (12)")
     fresh = linear_booster()
     assert diagnose(fresh).startswith("Too few rows yet (0)")
+
+
+def test_the_largest_loss_met_is_that_of_the_comparator_too():
+    """B bounds the losses of all that the theorem compares: a comparator that is far off has the largest."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    regret = measure_regret(linear_booster(), X, X[:, 0], comparator=lambda X: X[:, 0] + 100.0)
+    assert regret.loss_bound == pytest.approx(Squared().value(np.array([100.0]), np.array([0.0])))

@@ -34,8 +34,8 @@ class PlainLoop:
     def learn(self, model: BoostedModel, chunk: Chunk, early: FloatArray, scores: FloatArray, start: int) -> int:
         """Predict and learn rows of a checked chunk from ``start`` on; return the row after the last one learned.
 
-        The hedge learns from what experts said ``early``, if that is known (see :meth:`BoostedModel.score_experts`).
-        The scores made before learning are written to ``scores`` (n, m).
+        The combination learns from what experts said ``early``, if that is known: see
+        :meth:`BoostedModel.score_experts`. The scores made before learning are written to ``scores`` (n, m).
         """
         boosters = model.boosters
         rows = slice(start, start + boosters[0].step_rows(len(chunk.X)))
@@ -46,10 +46,10 @@ class PlainLoop:
         if model.readout == "hedge":
             signature = model.signature if early.shape[1] else 0.0
             each_row = zip(expert_scores(model, walks), early[rows], y, weight, strict=True)
-            for said, told, target, w in each_row:
-                if len(told) > said.size and told[0] == signature:
-                    said[:] = told[1 : 1 + said.size].reshape(said.shape)
-                model.hedge.learn(said, target, boosters[0].loss, float(w), model.paired_test)
+            for said, kept, target, w in each_row:
+                is_theirs = len(kept) > said.size and kept[0] == signature
+                then = kept[1 : 1 + said.size].reshape(said.shape) if is_theirs else said
+                model.hedge.learn(said, target, boosters[0].loss, float(w), model.paired_test, then)
         for booster, answer in zip(boosters, answers, strict=True):
             booster.update(X, y, weight, answer)
         return start + len(X)
