@@ -1,9 +1,13 @@
 """A server in a process of its own. Nothing here waits for ever, and nothing is left behind."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 PATIENCE = 300  # seconds: a busy machine is slow, and what hangs has to end
 
@@ -36,3 +40,26 @@ class Started(subprocess.Popen):
     def __exit__(self, *failure):
         self.kill()
         super().__exit__(*failure)
+
+
+def lines_of(program, *arguments, log, seconds=0.0):
+    """What a program beside the tests printed; when our patience is at an end, so is it, with its children."""
+    paths = os.pathsep.join([str(Path(program).parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(program), *map(str, arguments)]
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            command,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": paths},
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            code = process.wait(seconds + 2 * PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert code == 0, log.read_text()
+    return log.read_text().splitlines()
