@@ -149,7 +149,7 @@ def _check_size(body: bytes, limits: Limits) -> None:
     letters = np.frombuffer(body.replace(b"\\\\", b"__").replace(b'\\"', b"__"), np.uint8)
     is_text = np.logical_xor.accumulate(letters == ord('"'))
     n_objects, n_values = (int(np.count_nonzero((letters == ord(mark)) & ~is_text)) for mark in "{,")
-    check_count(max(n_objects - 1, 1), limits)
+    check_count(min(n_objects - 1, n_values + 1) or 1, limits)  # not those that are one in the other
     if n_values > limits.values:
         found = f"there are {n_values:,} values, expected at most {limits.values:,}"
         raise Refused(413, f"{found}. Send fewer rows at a time, or send them as Arrow.")
