@@ -13,7 +13,7 @@ def ran(directory, seconds):
 
 
 def test_a_model_that_was_killed_again_and_again_is_that_of_a_calm_run(tmp_path):
-    counted = ran(tmp_path, 12)
+    counted = ran(tmp_path, 8)
     assert counted["same"]
     assert min(counted["kills"], counted["taken"]) > 0
 

@@ -170,7 +170,7 @@ def test_a_frozen_model_may_be_the_prior_of_keys(rows, tmp_path, capsys):
     model.freeze().save(tmp_path / "small.safetensors")
     scores = []
     for file in ("m", "small"):
-        words = ["run", tmp_path / "rest.csv", "--target", "y", "--key", "city", "--workers", 1, "-q"]
+        words = ["run", tmp_path / "rest.csv", "--target", "y", "--key", "city", "-q"]
         code, found = frozen_words(capsys, *words, "--start-from", tmp_path / f"{file}.safetensors")
         assert code == 0, found
         scores.append(found["metrics"])
