@@ -661,6 +661,7 @@ def test_segments_reach_the_disk_before_the_checkpoint_that_needs_them(tmp_path,
         monkeypatch.setattr(os, "replace", watched_replace)
         monkeypatch.setattr(Path, "unlink", watched_unlink)
         store.save(Checkpoint(window.arrays))
+        monkeypatch.undo()  # with the store, its lease goes
     folder = os.fspath(tmp_path / segments.FOLDER)
     synced, is_folder_synced, is_written, is_removed = set(), True, False, False
     for verb, path, other in steps:
