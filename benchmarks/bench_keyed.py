@@ -1,23 +1,21 @@
-"""What one model per key costs: memory, speed and checkpoints, measured here; and what that means for a million keys.
+"""What one model per key costs: beside a plain dict of models, in memory and on disk, and at a checkpoint.
 
-    python -m benchmarks.bench_keyed [--quick] [--workers 1 2 4]
+    python -m benchmarks.bench_keyed [--quick]
 
-Rows have eight columns, and keys are drawn with equal chances, in chunks of 1,000: the more keys, the fewer rows each
-has in a chunk. Every key has learned 100 rows before anything is timed. On Ray the workers share the cores of one
-machine; where there are fewer cores than workers, more workers cannot be faster, and the figures show what they cost.
-
-The last table is arithmetic, not a measurement: the constants above for 10⁶ keys on 10³ workers, with the loads that
-hashing 10⁶ keys really gives. It takes no network into account.
+Rows have eight columns, and keys are drawn with equal chances, in chunks: the more keys, the fewer rows each has in a
+chunk. The plain dict is what one would write by hand: rows grouped by key, ``models[key].learn(rows, targets)``. Both
+learn the same chunks in turn, and CPU time is compared. 100,000 keys have a memory of 32 rows, as two times as many
+models are in memory; where nine of ten keys live on disk, they have the usual 256.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import gc
 import os
 import sys
 import tempfile
 import time
-import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,51 +23,41 @@ import pyarrow as pa
 
 from benchmarks.bench_accuracy import keep, parser_of
 from benchmarks.report import table
-from streamboost.cluster import KeyedBooster
-from streamboost.cluster.hashing import token_of, workers_of
-from streamboost.cluster.key_models import small_regressor
-from streamboost.cluster.key_rows import parts_of, split
-from streamboost.persistence import snapshots
+from streamboost import KeyedModel
+from streamboost.keyed import small_regressor, to_bytes
+from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
+from streamboost.persistence.object_graph import count_bytes
 
 COLUMNS = 8
-CHUNK = 1000
-LEARNED = 100  # rows of every key before anything is timed
-KEYS, WORKERS = 1_000_000, 1_000  # of the simulation
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = parser_of("bench_keyed", __doc__)
-    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4], help="numbers of workers on Ray")
     options = parser.parse_args(arguments)
-    if options.quick:
-        options.workers = options.workers[:1]
-    load = os.getloadavg()[0]
-    n_keys = [10, 100] if options.quick else [10, 100, 1000, 3000]
-    n_chunks = 3 if options.quick else 12
-    memory = per_key(5 if options.quick else 30, options.seed)
-    cost = checkpoint(20 if options.quick else 300, options.seed)
-    driver = driver_seconds(options.seed, 20_000 if options.quick else 200_000)
-    speeds = {f"{n} keys": speed(n, n_chunks, options.seed) for n in n_keys}
-    middle = n_keys[-2]
-    speeds[f"{middle} keys, one in ten in memory"] = speed(middle, n_chunks // 4 or 1, options.seed, hot=middle // 10)
-    workers = options.workers if importlib.util.find_spec("ray") else []
-    speeds.update(
-        {f"{middle} keys on Ray, {w} workers": speed(middle, n_chunks, options.seed, workers=w) for w in workers}
-    )
-    print(table(["a key", "kB"], [[what, f"{size / 1000:.1f}"] for what, size in memory.items()]), end="\n\n")
-    print(table(["of a checkpoint", "ms a key"], [[what, f"{1000 * s:.2f}"] for what, s in cost.items()]), end="\n\n")
+    quick, seed = options.quick, options.seed
+    small = {"n_estimators": 5, "memory": 32}
+    beside = {
+        "200 keys, 50 rows a visit": against_dict(
+            20 if quick else 200, 1000 if quick else 10_000, 3 if quick else 10, seed
+        ),
+        "100,000 keys, 1 row a visit": against_dict(
+            1000 if quick else 100_000, 1000, 3 if quick else 150, seed, **small
+        ),
+    }
+    memory = bytes_of_a_key(seed)
+    disk = on_disk(200 if quick else 10_000, 3 if quick else 30, seed)
+    saved = checkpoints(100 if quick else 2000, seed)
     print(
         table(
-            [f"chunks of {CHUNK}", "rows/s", "ms a chunk, median", "messages a row"],
-            [[what, f"{s['rows']:,.0f}", f"{s['ms']:.1f}", f"{s['messages']:.4f}"] for what, s in speeds.items()],
+            ["beside a plain dict", "dict, rows/s of CPU", "KeyedModel", "ratio"],
+            [[what, f"{b['dict']:,.0f}", f"{b['keyed']:,.0f}", f"{b['ratio']:.2f}"] for what, b in beside.items()],
         ),
         end="\n\n",
     )
-    figures = {"memory": memory, "checkpoint": cost, "driver": driver, "speed": speeds}
-    figures.update(cores=os.cpu_count(), load_before=load, load_after=os.getloadavg()[0])
-    far = simulate(figures, KEYS // 100 if options.quick else KEYS, WORKERS)
-    print(table([f"{far['keys']:,} keys on {far['workers']:,} workers", "figure"], far["table"]))
-    keep(options, "keyed", {**figures, "simulated": far})
+    for title, found in (("a key", memory), ("nine of ten keys on disk", disk), ("checkpoints", saved)):
+        print(table([title, ""], [[what, f"{value:,.4g}"] for what, value in found.items()]), end="\n\n")
+    figures = {"beside": beside, "memory": memory, "disk": disk, "checkpoints": saved, "cores": os.cpu_count()}
+    keep(options, "keyed", figures)
     return 0
 
 
@@ -80,106 +68,103 @@ def chunk(rng: np.random.Generator, keys: Any) -> tuple[pa.Table, Any]:
     return pa.table({"key": keys, **{f"x{j}": X[:, j] for j in range(COLUMNS)}}), y
 
 
-def taught(booster: KeyedBooster, n_keys: int, rng: np.random.Generator, n_rows: int = LEARNED) -> None:
-    """Let every key learn some rows."""
-    for start in range(0, n_keys, 50):
-        booster.learn(*chunk(rng, np.repeat(np.arange(start, min(start + 50, n_keys)), n_rows)))
+def by_hand(models: dict[int, Any], X: pa.Table, y: Any, options: dict[str, Any]) -> Any:
+    """A plain dict of models."""
+    keys, rows, said = X["key"].to_numpy(), X.drop_columns(["key"]), np.empty(len(y))
+    order = np.argsort(keys, kind="stable")
+    rows, ends = rows.take(pa.array(order)), np.flatnonzero(np.diff(keys[order], append=-1)) + 1
+    start = 0
+    for stop in ends.tolist():
+        own = order[start:stop]
+        model = models.get(key := int(keys[own[0]]))
+        if model is None:
+            model = models[key] = small_regressor(**options)
+        said[own] = model.learn(rows.slice(start, stop - start), y[own])
+        start = stop
+    return said
 
 
-def per_key(n_keys: int, seed: int) -> dict[str, float]:
-    """Bytes of a key once its memory of 256 rows is full, in the process and in the file."""
+def against_dict(n_keys: int, size: int, n_chunks: int, seed: int, **options: Any) -> dict[str, float]:
+    """Rows a second of CPU of both, on the same chunks in turn; the answers must be the same."""
     rng = np.random.default_rng(seed)
-    prior = small_regressor()
-    prior.learn(*(lambda X, y: (X.drop_columns(["key"]), y))(*chunk(rng, np.arange(1000) % 50)))
-    sizes = {}
-    for what, given in (("", None), (", with a prior", prior)):
-        with tempfile.TemporaryDirectory() as folder:
-            booster = KeyedBooster("key", prior=given, directory=folder)
-            taught(booster, 1, rng, 300)
-            tracemalloc.start()
-            taught(booster, n_keys, rng, 300)
-            sizes["in memory" + what] = tracemalloc.get_traced_memory()[0] / n_keys
-            tracemalloc.stop()
-            model = booster.model_of(0)
-            sizes["as a snapshot" + what] = float(len(snapshots.pack(model if given is None else model.model)))
-            booster.detach()
-            booster.close()
-            size = os.path.getsize(f"{folder}/worker-00000/keys-of-1.sqlite")
-            sizes["in the file, compressed" + what] = size / n_keys
-    return sizes
+    keyed, models, taken = KeyedModel(small_regressor(**options), key="key", hot=n_keys), {}, np.zeros(2)
+    first = chunk(rng, np.arange(n_keys))  # every key has a model before anything is timed
+    for start in range(0, n_keys, 1000):
+        some = first[0].slice(start, 1000), first[1][start : start + 1000]
+        keyed.learn(*some)
+        by_hand(models, *some, options)
+    for number in range(n_chunks):
+        X, y = chunk(rng, rng.integers(0, n_keys, size))
+        said: dict[int, Any] = {}
+        for which in (0, 1) if number % 2 else (1, 0):
+            began = time.process_time()
+            said[which] = keyed.learn(X, y) if which else by_hand(models, X, y, options)
+            taken[which] += time.process_time() - began
+        assert (said[0] == said[1]).all()
+    rows = n_chunks * size
+    return {"dict": rows / taken[0], "keyed": rows / taken[1], "ratio": float(taken[0] / taken[1])}
 
 
-def checkpoint(n_keys: int, seed: int) -> dict[str, float]:
-    """Seconds a key of cuts in which all keys, and one in ten, have changed; and of going back to one."""
+def bytes_of_a_key(seed: int) -> dict[str, float]:
+    """Bytes of a key once its memory of 256 rows is full, in the process and as packed."""
     rng = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as folder, KeyedBooster("key", directory=folder) as booster:
-        taught(booster, n_keys, rng)
-        taken = {"all keys changed": timed(booster.detach) / n_keys}
-        few = max(n_keys // 10, 1)
-        booster.learn(*chunk(rng, np.arange(few)))
-        cut: list[Any] = []
-        taken["one key in ten changed, a changed key"] = timed(lambda: cut.append(booster.detach())) / few
-        taken["going back, a key used then"] = (
-            timed(lambda: (booster.attach(cut[0]), booster.predict(chunk(rng, np.arange(n_keys))[0]))) / n_keys
-        )
-    return taken
+    model = KeyedModel(key="key")
+    model.learn(*chunk(rng, np.zeros(400, int)))
+    one = model.model(0)
+    return {"kB in memory": count_bytes(one) / 1000, "kB on disk": len(to_bytes(one)) / 1000}
 
 
-def driver_seconds(seed: int, n_rows: int) -> dict[str, float]:
-    """What the driver itself does for a row: find its worker, and sort it there."""
+def on_disk(n_keys: int, n_chunks: int, seed: int) -> dict[str, float]:
+    """One key in ten in memory: the rate, and how much memory that takes beside the keys that are there."""
     rng = np.random.default_rng(seed)
-    X, _ = chunk(rng, rng.integers(0, KEYS, n_rows))
+    model = KeyedModel(key="key", hot=n_keys // 10)
+    before = resident()
+    for start in range(0, n_keys, 100):
+        model.learn(*chunk(rng, np.repeat(np.arange(start, min(start + 100, n_keys)), 20)))
+    began = time.process_time()
+    for _ in range(n_chunks):
+        model.learn(*chunk(rng, rng.integers(0, n_keys, 1000)))
+    seconds = time.process_time() - began
+    gc.collect()
     return {
-        f"{n} workers": timed(lambda n=n: parts_of(split(X, "key"), n)) / n_rows  # type: ignore[misc]
-        for n in (1, 10, WORKERS)
+        "rows/s of CPU, equal chances": 1000 * n_chunks / seconds,
+        "keys": n_keys,
+        "keys in memory": model.n_hot,
+        "MB of memory": (resident() - before) / 1e6,
+        "MB if all were in memory": n_keys * count_bytes(model.model(0)) / 1e6,
     }
 
 
-def speed(
-    n_keys: int, n_chunks: int, seed: int, hot: int | None = None, workers: int | None = None
-) -> dict[str, float]:
-    """Rows a second, a chunk's median time, and messages to workers for a row."""
-    rng = np.random.default_rng(seed)
-    where: dict[str, Any] = {} if workers is None else {"workers": workers, "engine": "ray"}
-    with KeyedBooster("key", hot=hot or n_keys, **where) as booster:
-        taught(booster, n_keys, rng)
-        chunks = [chunk(rng, rng.integers(0, n_keys, CHUNK)) for _ in range(n_chunks + 1)]
-        booster.learn(*chunks.pop())
-        seconds = [timed(lambda part=part: booster.learn(*part)) for part in chunks]  # type: ignore[misc]
-    messages = 1 if workers in (None, 1) else 2 * int(workers or 1)
-    return {
-        "rows": CHUNK / float(np.mean(seconds)),
-        "ms": 1000 * float(np.median(seconds)),
-        "messages": messages / CHUNK,
-    }
+def checkpoints(n_keys: int, seed: int) -> dict[str, float]:
+    """What a checkpoint writes and how long it takes, of all keys and of one in ten; and going back."""
+    rng, found = np.random.default_rng(seed), {}
+    with tempfile.TemporaryDirectory() as folder, CheckpointStore(folder) as store:
+        model = KeyedModel(key="key", hot=n_keys)
+        for start in range(0, n_keys, 100):
+            model.learn(*chunk(rng, np.repeat(np.arange(start, min(start + 100, n_keys)), 100)))
+        for what, n in (("all keys changed", n_keys), ("one key in ten changed", n_keys // 10)):
+            model.learn(*chunk(rng, np.arange(n)))
+            before, began = written(), time.process_time()
+            store.save(Checkpoint(model))
+            found[f"{what}, ms a changed key"] = 1000 * (time.process_time() - began) / n
+            found[f"{what}, kB a changed key"] = (written() - before) / n / 1000
+        began = time.process_time()
+        again = read_latest(Path(folder)).model
+        found["opening, ms"] = 1000 * (time.process_time() - began)
+        began = time.process_time()
+        again.predict(chunk(rng, np.arange(n_keys))[0])
+        found["a key brought to memory, ms"] = 1000 * (time.process_time() - began) / n_keys
+    return found
 
 
-def timed(act: Any) -> float:
-    started = time.perf_counter()
-    act()
-    return time.perf_counter() - started
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def simulate(figures: dict[str, Any], n_keys: int, n_workers: int) -> dict[str, Any]:
-    """What the constants come to at another scale."""
-    loads = np.bincount(workers_of([token_of(key) for key in range(n_keys)], n_workers), minlength=n_workers)
-    memory, cut, driver = figures["memory"], figures["checkpoint"], figures["driver"]
-    fullest, mean = int(loads.max()), float(loads.mean())
-    rows = [
-        ["keys of a worker: mean, fullest", f"{mean:,.0f}, {fullest:,} ({fullest / mean:.2f} times the mean)"],
-        ["memory of the fullest worker, all keys hot", f"{fullest * memory['in memory'] / 1e6:,.0f} MB"],
-        ["memory of all workers, all keys hot", f"{n_keys * memory['in memory'] / 1e9:,.1f} GB"],
-        ["memory of all workers, one key in ten hot", f"{n_keys * memory['in memory'] / 1e10:,.1f} GB"],
-        ["files of all workers", f"{n_keys * memory['in the file, compressed'] / 1e9:,.1f} GB"],
-        ["checkpoint, all keys changed", f"{fullest * cut['all keys changed']:,.1f} s, as the fullest worker takes"],
-        ["checkpoint, one key in ten changed", f"{fullest * cut['all keys changed'] / 10:,.1f} s"],
-    ]
-    for size in (1_000, 10_000, 100_000):
-        reached = n_workers * (1 - (1 - 1 / n_workers) ** size)
-        rows.append([f"messages a row, chunks of {size:,}", f"{2 * reached / size:.3f}"])
-    per_row = driver[f"{WORKERS} workers"]
-    rows.append(["what one driver can sort, at most", f"{1 / per_row:,.0f} rows/s"])
-    return {"keys": n_keys, "workers": n_workers, "fullest": fullest, "table": rows}
+def written() -> int:
+    """Bytes that this process has written."""
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 
 
 if __name__ == "__main__":

@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamboost.boosting import Booster
     from streamboost.estimators import SGBClassifier, SGBRegressor
+    from streamboost.keyed import KeyedModel
     from streamboost.persistence.registry import skops_trusted_types
     from streamboost.persistence.snapshots import load
 
 __version__ = "0.1.0"
 
-__all__ = ["Booster", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types"]
+__all__ = ["Booster", "KeyedModel", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types"]
 
 _HOMES = {
     "Booster": "boosting",
+    "KeyedModel": "keyed",
     "SGBClassifier": "estimators",
     "SGBRegressor": "estimators",
     "load": "persistence.snapshots",

@@ -5,6 +5,8 @@
     Exception
     ├── ImportError
     │   └── MissingDependency   an extra is not installed
+    ├── RuntimeError
+    │   └── LeaseLost           another process writes to this directory by now
     └── ValueError
         └── SnapshotError       a saved model is damaged or foreign
             └── NewerFormat     it is whole, but only a later version can read it
@@ -26,6 +28,10 @@ SKIP = re.compile(r"(, |,? or )pass on_bad='skip'(, or )?")  # a way out of a ba
 
 class MissingDependency(ImportError):
     """An optional package is needed and not installed."""
+
+
+class LeaseLost(RuntimeError):
+    """Another process has taken the directory meanwhile: nothing more is written."""
 
 
 class SnapshotError(ValueError):

@@ -8,9 +8,8 @@ import pytest
 from sklearn.base import clone
 
 from streamboost import SGBClassifier, SGBRegressor
-from streamboost.cluster.hashing import token_of
-from streamboost.cluster.key_models import small_regressor
-from streamboost.cluster.keyed import KeyedBooster
+from streamboost.keyed import KeyedModel, small_regressor
+from streamboost.keyed.keys import token_of
 from streamboost.persistence import snapshots
 
 TINY = {"n_estimators": 3, "max_depth": 2, "memory": 32, "random_state": 0}
@@ -63,9 +62,8 @@ def twins(template, keys, columns, y, chunks, kind: str = "dicts"):
     return models, said
 
 
-def states(booster: KeyedBooster) -> dict:
-    known = booster.keys()
-    return {token_of(key): snapshots.pack(booster.model_of(key)) for key in known}
+def states(model: KeyedModel) -> dict:
+    return {token_of(key): snapshots.pack(model.model(key)) for key in [*model.keys()]}
 
 
 def shared_stream(n_keys: int, n: int, seed: int = 0):
@@ -83,7 +81,3 @@ def fitted_prior():
     """A model of all keys together."""
     X, y = shared_stream(30, 3000, seed=1)
     return small_regressor(n_estimators=40, memory=1024).fit(X.drop_columns(["key"]), y)
-
-
-def starve(*args):
-    raise MemoryError("Unable to allocate 80 GiB")

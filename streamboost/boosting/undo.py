@@ -88,8 +88,10 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
         return value
     if id(value) in copies:
         return copies[id(value)]
-    if cls is np.ndarray and value.dtype != object:
+    if cls is np.ndarray and not value.dtype.hasobject:
         twin: Any = value.copy()
+    elif isinstance(value, tuple) and ATOMS.issuperset(map(type, value)):
+        return value
     elif cls is list:
         twin = [_copied(item, copies) for item in value]
     elif cls is dict:
@@ -97,8 +99,10 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
     elif name_of(cls) is not None and cls.__bases__ != (tuple,):
         twin = object.__new__(cls)
         attributes = twin.__dict__
-        for name, item in value.__dict__.items():
-            attributes[name] = item if type(item) in ATOMS else _copied(item, copies)
+        attributes |= value.__dict__
+        for name, item in attributes.items():
+            if type(item) not in ATOMS:
+                attributes[name] = _copied(item, copies)
     else:
         twin = copy.deepcopy(value, copies)
     copies[id(value)] = twin

@@ -24,7 +24,7 @@ from streamboost.cli.arguments import TASKS, UsageError, check_word, examples, f
 from streamboost.cli.completion import complete_models, one_of
 from streamboost.cli.display import print_error, sentence_of
 from streamboost.cli.wording import in_options, of_parser
-from streamboost.errors import require
+from streamboost.errors import LeaseLost, require
 from streamboost.kernels.progress import clock, ignore
 
 INTERRUPTED = 130  # the exit code after a Ctrl-C, as shells have it
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # nobody reads the output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, LeaseLost) as error:
         return _fail(words, sentence_of(error), 1)
     except Exception as error:
         if not hasattr(error, "format_message"):  # how the parser says what is wrong with the arguments

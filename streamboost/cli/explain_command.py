@@ -74,6 +74,10 @@ def explain(
 
     with usage_errors():
         estimator = load_model(model, must_have_learned=True)
+        if not hasattr(estimator, "explain"):
+            raise UsageError(
+                "explain is for one model. Of a model for each key: model.model(key).explain(X) in Python."
+            )
         if out is not None:
             check_out(out)
         rows = open_rows(source, context.params, kinds=known_kinds(estimator))

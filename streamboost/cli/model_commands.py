@@ -51,19 +51,17 @@ def inspect(
 ) -> None:
     """Say what a model is: its size, its columns, whom it trusts, how good its learners are, what happened to it."""
     from streamboost.cli.saved_models import load_file, load_model
-    from streamboost.cluster.crew import Cut
     from streamboost.estimators.describe import describe, plain_metrics
     from streamboost.evaluation.scorebook import ScoreBook
+    from streamboost.keyed import KeyedModel
+    from streamboost.keyed.describe import describe_keyed
     from streamboost.persistence.checkpoints import Checkpoint
 
     with usage_errors():
         found = load_file(model)
-        on_workers = isinstance(found, Checkpoint) and isinstance(found.model, Cut)
-        if on_workers:  # what the workers have stays where it is
-            kept = found.model
-            about = {"kind": kept.kind, "rows": found.rows, "workers": kept.n_workers, "files": kept.directory}
-        else:
-            about = describe(load_model(model))
+        learned = load_model(model, takes_keyed=True)
+        is_keyed = isinstance(learned, KeyedModel)
+        about = describe_keyed(learned) if is_keyed else describe(learned)
     if isinstance(found, Checkpoint):
         about["checkpoint"] = {"rows": found.rows, "position": found.position, "bad_rows": found.state.get("n_bad", 0)}
         if history := found.state.get("history"):
@@ -73,8 +71,7 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(about, default=str))
         return
-    of_workers = [(what, str(about.get(what))) for what in ("kind", "rows", "workers", "files")]
-    print_pairs(terminal(), str(model), of_workers if on_workers else _facts(about))
+    print_pairs(terminal(), str(model), _facts(about))
     if about.get("metrics"):
         print_metrics(terminal(), "Prequential metrics", about["metrics"])
     _print_learners(terminal(), about)
@@ -84,6 +81,7 @@ def _facts(about: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("kind", about["kind"] + (", frozen: it predicts, and learns no more" if about["frozen"] else "")),
         ("rows", f"{about['rows']:,}"),
+        *([("keys", f"{about['keys']:,}, by {about['key']}")] if "keys" in about else []),
         ("loss", about.get("loss", "")),
         ("size", f"{about.get('bytes', 0) / 1e6:.1f} MB of arrays"),
         ("parameters", ", ".join(f"{key}={value}" for key, value in about["parameters"].items()) or "the defaults"),

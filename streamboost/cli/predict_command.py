@@ -64,7 +64,7 @@ def predict(
     from streamboost.evaluation.adapters import known_kinds
 
     with usage_errors():
-        estimator = load_model(model, must_have_learned=True)
+        estimator = load_model(model, must_have_learned=True, takes_keyed=True)
         if out is not None:
             check_out(out)
         rows = open_rows(source, context.params, kinds=known_kinds(estimator))

@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from sklearn.base import is_classifier
 
 from streamboost.boosting.intervals import check_coverage
 from streamboost.cli.arguments import UsageError, check_column
 from streamboost.cli.saved_models import known_columns
-from streamboost.estimators import SGBClassifier
-from streamboost.estimators.base import StreamEstimator
 from streamboost.runs.prediction_files import as_column, label_type
 from streamboost.runs.quarantine import plain_values
 
@@ -29,10 +28,10 @@ class PredictionColumns:
     With a coverage also the ends of intervals, ``low`` and ``high``, or of classes the labels that cover, ``set``.
     """
 
-    def __init__(self, model: StreamEstimator, keep: Sequence[str], schema: Any, coverage: float | None = None) -> None:
+    def __init__(self, model: Any, keep: Sequence[str], schema: Any, coverage: float | None = None) -> None:
         self.model, self.keep, self.coverage = model, list(dict.fromkeys(keep)), coverage
         self.kind, self.probabilities = pa.float64(), []
-        if isinstance(model, SGBClassifier):
+        if is_classifier(model):
             self.kind = label_type(pa.array(model.classes_.tolist()).type)
             if hasattr(model, "predict_proba"):
                 self.probabilities = [f"probability_{label}" for label in model.classes_]
@@ -55,7 +54,9 @@ class PredictionColumns:
         if self.coverage is None:
             return []
         check_coverage(self.coverage)
-        if isinstance(self.model, SGBClassifier):
+        if not hasattr(self.model, "committee_"):
+            raise UsageError("--interval is for one model. Of a model for each key: model.model(key) in Python.")
+        if is_classifier(self.model):
             if not self.probabilities:
                 raise UsageError("--interval is for models that tell probabilities, and this one does not.")
             return [pa.field("set", pa.string())]

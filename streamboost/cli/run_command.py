@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,8 +34,8 @@ SOURCES = (
 )
 WINDOW = 1000
 MAX_BAD = "50%"
-KEPT, MODEL, SCORES, BAD, KEYS, WATCH = (
-    "Kept, to go on with", "Model", "Scores", "Bad rows", "A model for each key", "Watching",
+KEPT, MODEL, SCORES, BAD, KEYS, PARTS, WATCH = (
+    "Kept, to go on with", "Model", "Scores", "Bad rows", "A model for each key", "Partitions", "Watching",
 )  # fmt: skip
 EXAMPLES = examples(
     "streamboost run shipped:electricity --target target --dashboard",
@@ -46,6 +45,7 @@ EXAMPLES = examples(
     "streamboost run 'years/*.parquet' --then kafka://localhost/sales --target price --follow --model prices",
     "streamboost run - --format jsonl --target price --option max_depth=4 < rows",
     "streamboost run kafka://localhost/orders --target late --follow --model late",
+    "streamboost run 'days/*.csv' --target price --key store --workers 4 --model prices",
 )
 
 
@@ -139,37 +139,47 @@ def run(
         option("A model of its own for each value of this column.", "COL", panel=KEYS, complete=complete_columns),
     ] = None,
     workers: Annotated[
-        int | None, option("How many workers the models of --key live on.", "K", panel=KEYS, min=1)
+        int | None,
+        option("Each file, Kafka partition or Redis stream is a run by itself; K at a time.", "K", panel=PARTS, min=1),
     ] = None,
     ray: Annotated[
-        str | None, option("Put them on Ray: host:port, auto, or local to start one.", "ADDRESS", panel=KEYS)
+        str | None, option("Place them on Ray: host:port, auto, or local to start one.", "ADDRESS", panel=PARTS)
     ] = None,
     dashboard: Annotated[bool, flag("Serve a page to watch the run on.", "--dashboard", panel=WATCH)] = False,
     dashboard_port: Annotated[int, option("Where; 0 for any free port.", "PORT", panel=WATCH, min=0, max=65535)] = 8765,
     report: Annotated[
         Path | None, file_option("Write the dashboard as one file at the end.", "HTML", panel=WATCH)
     ] = None,
+    supervised: Annotated[bool, flag("Be watched over.", "--supervised", hidden=True)] = False,
 ) -> None:
     """Learn a stream: predict every row, then learn it, and say how that goes.
 
     Ctrl-C ends the run with a checkpoint; the same command with --resume goes on. --continue takes new rows, and
     HISTORY --then LIVE learns files as fit does before it goes on with a stream.
     """
+    if supervised:  # the end of its standard input ends it, from here on
+        from streamboost.runs.workers import end_with_parent
+
+        end_with_parent()
+        quiet = as_json = True
     from streamboost.cli import run_steps as steps
+    from streamboost.cli.partition_command import Teller, run_partitions
     from streamboost.cli.rows import open_rows
     from streamboost.cli.saved_models import load_model
     from streamboost.dashboard.export import write_page
     from streamboost.evaluation.adapters import known_kinds
     from streamboost.evaluation.scorebook import choose_metrics
     from streamboost.kernels.progress import clock
+    from streamboost.persistence import lease
     from streamboost.runs.run import Options, Run
 
+    if workers is not None or ray is not None:
+        with usage_errors():
+            return run_partitions(context)
     console = terminal(stderr=True, quiet=quiet)
     with usage_errors():
         interval, limit = steps.parse_interval(checkpoint_every), steps.parse_max_bad(max_bad)
         steps.check_report(report)
-        if key is None and (workers is not None or ray is not None):
-            raise UsageError("--workers and --ray are given, but no --key COL says what for. Add it.")
         if then:
             steps.check_then(source, context.obj, {"--continue": go_on, "--start-from": start_from, "--key": key})
         before = steps.read_before(model, "--continue" if go_on else "--resume") if resume or go_on else None
@@ -177,8 +187,8 @@ def run(
         if before is not None:
             steps.check_same_scores(before, metric, window)
             predictions = steps.same_predictions(before, predictions, console)
-        is_begun = before is not None and key is None
-        start = None if start_from is None or is_begun else load_model(start_from, must_learn=key is None)
+        key = steps.same_key(before, key)
+        start = None if start_from is None or before is not None else load_model(start_from, must_learn=key is None)
         kinds = known_kinds(start, target) if before is None else steps.same_kinds(before)
         of_history, of_live = steps.split_options(context.params, then or source)
         live, follow = then or source, follow or follow_rotation
@@ -199,7 +209,7 @@ def run(
         parameters = steps.parse_options(chosen, option or [])
         if before is not None:
             seeded = {} if seed is None or start_from is not None else {"random_state": seed}
-            steps.check_resumed(before, parameters | seeded, is_keyed=key is not None)
+            steps.check_resumed(before, parameters | seeded)
         else:
             if metric is not None:  # refuse those that are unknown, or not for this task and model
                 like = start or steps.ESTIMATORS[chosen](**parameters)
@@ -207,19 +217,22 @@ def run(
                 steps.check_applicable(asked, first, target)
             steps.check_parameters(chosen, parameters, first, target, [*ignored, key])
         usual = {"new_columns": "grow", "random_state": seed or 0}
-        if key is not None:
-            learner = steps.make_keyed(key, chosen, start, usual | parameters, workers, ray, model)
+        if before is not None:
+            learner = None
+        elif key is not None:
+            learner = steps.make_keyed(key, chosen, start, usual | parameters)
         elif start is not None and parameters:
             told = "but a saved model keeps its parameters. Drop one."
             raise UsageError(f"--option and --start-from are both given, {told}")
         else:
-            learner = None if before else start or steps.ESTIMATORS[chosen](**usual | parameters)
+            learner = start or steps.ESTIMATORS[chosen](**usual | parameters)
         scores: dict[str, Any] = {"every": every, "window": window or WINDOW, "metrics": metric}
         rows: dict[str, Any] = {"strict": strict, "max_bad": limit, "ignore": ignored, "kinds": opened.kinds}
         options = Options(target, chosen, predictions=predictions, **scores, **interval, **rows)
         goes_on = {"resume": resume or go_on, "new_source": is_new_source}
-        one = Run(opened, learner, options, model, **goes_on, history=history)
-    with one, nullcontext() if key is None else closing(learner):
+        wait = 3 * lease.SECONDS if supervised else 0.0  # for one before it to leave
+        one = Run(opened, learner, options, model, **goes_on, history=history, wait=wait)
+    with one:
         if first is not None:
             print_columns(console, first, target, chosen, ignored, (history or opened).describe())
         if one.rows:
@@ -230,7 +243,8 @@ def run(
             title = " ".join([*source, *(["then", *then] if then else [])])
             board = Dashboard(one, title=title, target=target, port=dashboard_port if dashboard else None)
         with board, Screen(console, one) as screen, clock.heard_by(screen.hear):
-            summary = steps.execute(one, [board.see, screen.see])
+            watchers = [board.see, screen.see, *([Teller(one).see] if supervised else [])]
+            summary = steps.execute(one, watchers)
             if report is not None:
                 write_page(board.feed, report)
         for name, path in (("predictions", predictions), ("report", report), ("model", model)):

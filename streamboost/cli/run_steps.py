@@ -19,7 +19,6 @@ from streamboost.cli.arguments import TASKS, UsageError, check_column, check_wor
 from streamboost.cli.display import sentence_of
 from streamboost.cli.rows import NOT_FILES, PeekableSource, open_rows
 from streamboost.cli.wording import in_options
-from streamboost.cluster.crew import Cut
 from streamboost.errors import did_you_mean
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import plain_metrics
@@ -30,6 +29,7 @@ from streamboost.evaluation.reports import Report
 from streamboost.evaluation.scorebook import ScoreBook
 from streamboost.features.reading import Kind
 from streamboost.kernels.progress import clock
+from streamboost.keyed import KeyedModel, small_classifier, small_regressor
 from streamboost.persistence.checkpoints import Checkpoint, checkpoint_paths, read_latest
 from streamboost.runs.guard import Guard, label_kind
 from streamboost.runs.quarantine import TooManyBadRows
@@ -37,14 +37,20 @@ from streamboost.runs.run import Interrupted, Run
 from streamboost.sources import FileSource, ForeignPosition
 from streamboost.sources.input_files import STDIN
 
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
 ELSE = "Leave it out, or begin in another directory."
 ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
 
 
+def is_heard(number: int) -> bool:
+    """Return whether a signal is not ignored, as ``nohup`` has it."""
+    return signal.getsignal(number) is not signal.SIG_IGN or number != getattr(signal, "SIGHUP", None)
+
+
 def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]:
-    """Run to the end, or until a Ctrl-C or SIGTERM; return the summary."""
+    """Run to the end, or until a Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); return the summary."""
     resumed_at, latest = one.rows, None
     began, compiled = time.perf_counter(), clock.seconds
     signals: list[int] = []
@@ -57,7 +63,7 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         if one.is_waiting:
             raise Interrupted
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in ENDING if is_heard(number)}
     failure: str | None = None
     try:
         for latest in one.reports():
@@ -181,22 +187,21 @@ def first_refusal(model: Any, X: Any, y: Any) -> Exception | None:
     return refusal
 
 
-def make_keyed(
-    key: str, task: str, prior: Any, parameters: dict[str, Any], workers: int | None, ray: str | None, path: Path | None
-) -> Any:
-    """Make a small model for each key, in this process or on Ray; ``prior`` is the model they begin with."""
-    from streamboost import cluster
+def make_keyed(key: str, task: str, prior: Any, parameters: dict[str, Any]) -> KeyedModel:
+    """Make a small model for each key; ``prior`` is the model they begin with."""
+    small = small_classifier if task == "classification" else small_regressor
+    return KeyedModel(small(**parameters), key=key, prior=prior)
 
-    small = cluster.small_classifier if task == "classification" else cluster.small_regressor
-    return cluster.KeyedBooster(
-        key,
-        small(**parameters),
-        prior=prior,
-        workers=workers or (2 if ray else None),
-        engine="local" if ray is None else "ray",
-        address=None if ray == "local" else ray,
-        directory=path and path / "cluster",
-    )
+
+def same_key(before: Checkpoint | None, key: str | None) -> str | None:
+    """Return the column with the key that was given, else that of the run before; refuse another one."""
+    if before is None:
+        return key
+    known = getattr(before.model, "key", None) if isinstance(before.model, KeyedModel) else None
+    if key not in (None, known):
+        told = "has one model for all rows" if known is None else f"has a model for each {known!r}"
+        raise UsageError(f"--key is {key!r}, but the run to be resumed {told}. {ELSE}")
+    return known
 
 
 def parse_options(task: str, words: Sequence[str]) -> dict[str, Any]:
@@ -317,8 +322,7 @@ def read_before(directory: Path | None, option: str) -> Checkpoint | None:
     if not directory.is_dir() or not checkpoint_paths(directory):
         return None
     found = read_latest(directory)
-    holds_something = found.state.get("rows_read") or (isinstance(found.model, Cut) and found.model.number)
-    return found if holds_something else None
+    return found if found.state.get("rows_read") else None
 
 
 def same_target(before: Checkpoint | None, target: str | None, directory: Path | None, *, goes_on: bool) -> str:
@@ -362,13 +366,10 @@ def _other_source(error: ForeignPosition, words: Sequence[str] | None) -> UsageE
     return UsageError(f"--resume goes on where a run stopped, but {error.found}. {told}")
 
 
-def check_resumed(before: Checkpoint, parameters: dict[str, Any], *, is_keyed: bool) -> None:
-    """Refuse parameters that a resumed model does not have, and workers that come or go."""
-    model, on_workers = before.model, isinstance(before.model, Cut)
-    if on_workers != is_keyed:
-        lives = f"lives on {model.n_workers} workers ({model.kind})" if on_workers else "does not live on workers"
-        raise UsageError(f"the model to be resumed {lives}. Say --key as when it was begun, or leave it out as then.")
-    for name, value in parameters.items() if not on_workers else ():
+def check_resumed(before: Checkpoint, parameters: dict[str, Any]) -> None:
+    """Refuse parameters that a resumed model does not have."""
+    model = before.model.template if isinstance(before.model, KeyedModel) else before.model
+    for name, value in parameters.items():
         if (has := getattr(model, name)) != value:
             raise UsageError(f"{name}={value!r} is given, but the model to be resumed has {has!r}. {ELSE}")
 

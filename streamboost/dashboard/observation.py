@@ -14,7 +14,7 @@ from streamboost._types import FloatArray
 COLUMNS = 20  # the importances that are told
 LEARNERS = 128  # the edges that are told of a booster; of more, neighbours are averaged
 EXPERTS = 64  # the weights that are told
-WORKERS = 256  # those that are told
+PARTITIONS = 256  # those that are told
 LONGEST_TEXT = 300  # of a name or a detail
 
 
@@ -29,7 +29,7 @@ def observe(
     events: Iterable[Any] = (),
     pending: int | None = None,
     quarantined: int = 0,
-    workers: Iterable[Mapping[str, Any]] = (),
+    partitions: Iterable[Mapping[str, Any]] = (),
     time: float | None = None,
 ) -> dict[str, Any]:
     """Describe a model as it is now, in the thread that learns: nothing may change meanwhile.
@@ -51,8 +51,8 @@ def observe(
         Rows that wait for their label; None, the default, where labels come with their rows.
     quarantined : int
         Rows refused so far; 0 by default.
-    workers : iterable of dicts
-        Of a model that lives on several workers: numbers or texts by name of each; none by default.
+    partitions : iterable of dicts
+        Of a model that lives on several partitions: numbers or texts by name of each; none by default.
     time : float, optional
         Seconds since 1970; now by default.
 
@@ -92,7 +92,7 @@ def observe(
         "events": [plain_event(event) for event in events],
         "pending": None if pending is None else int(pending),
         "quarantined": int(quarantined),
-        "workers": [_worker(worker) for worker in list(workers)[:WORKERS]],
+        "partitions": [_partition(partition) for partition in list(partitions)[:PARTITIONS]],
     }
 
 
@@ -115,11 +115,11 @@ def plain_event(event: Any) -> dict[str, Any]:
     return plain | {"time": finite(found["time"])} if "time" in found else plain
 
 
-def _worker(worker: Mapping[str, Any]) -> dict[str, Any]:
+def _partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     """Keep numbers, and make everything else text."""
     return {
         _text(name): finite(value) if isinstance(value, (int, float)) or value is None else _text(value)
-        for name, value in worker.items()
+        for name, value in partition.items()
     }
 
 

@@ -172,13 +172,20 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._prepare(X, y, sample_weight, classes=classes, after=after, expert_scores=expert_scores)
 
-    def learn_prepared(self, prepared: Prepared) -> NDArray[Any]:
+    def learn_prepared(self, prepared: Prepared, *, undo: Undo | None = None) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
         A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. Whatever is
-        raised, but for an interrupt, the model is then what it was before.
+        raised, but for an interrupt, the model is then what it was before. ``undo``, None by default, is what
+        :meth:`undo` returned of these rows.
         """
-        return self.predict_from_scores(self._learn_prepared(prepared))
+        return self.predict_from_scores(self._learn_prepared(prepared, undo))
+
+    def undo(self, prepared: Prepared) -> Undo:
+        """Return what takes prepared rows back once they are learned: its ``restore()``."""
+        own, (encoder, labels) = self.__dict__, prepared.against
+        is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
+        return Undo(self, prepared.committee, len(prepared.weight), is_known=is_known)
 
     def check_rows(self, X: Any, *, after: Prepared | None = None) -> None:
         """Refuse rows that :meth:`prepare` would refuse whatever their targets are; change nothing."""
@@ -291,7 +298,7 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         all_targets[counts] = prepared.targets.y
         return prepared._replace(X=rows, targets=prepared.targets._replace(y=all_targets), weight=weight)
 
-    def _learn_prepared(self, prepared: Prepared) -> FloatArray:
+    def _learn_prepared(self, prepared: Prepared, undo: Undo | None = None) -> FloatArray:
         """Learn prepared rows; return the raw scores made before, (n, m)."""
         own, (encoder, labels), section = self.__dict__, prepared.against, object()
         if self.is_frozen:
@@ -304,8 +311,8 @@ class StreamEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError(f"the rows were prepared for {other}. Call prepare again.")
             n, committee = len(prepared.weight), prepared.committee
             is_known = prepared.encoder is encoder and prepared.targets.labels is labels and not own["unseen_columns_"]
-            needs_undo = not is_known or is_needed(committee, n)
-            undo = Undo(self, committee, n, is_known=is_known) if needs_undo else None
+            if undo is None and (not is_known or is_needed(committee, n)):
+                undo = self.undo(prepared)
             try:
                 if prepared.encoder is not encoder:
                     self._commit_schema(prepared)

@@ -20,6 +20,7 @@ from streamboost.errors import refused, require
 from streamboost.estimators import defaults
 from streamboost.estimators.base import Row, StreamEstimator
 from streamboost.estimators.prepared import Prepared, Targets
+from streamboost.estimators.undo import Undo
 from streamboost.features.encoder import Encoder
 from streamboost.features.labels import Labels
 from streamboost.features.sparse_rows import SparseRows
@@ -110,14 +111,16 @@ class SGBClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         """
         return self.learn_prepared(self._prepare(X, y, sample_weight, expert_scores=expert_scores), method=method)
 
-    def learn_prepared(self, prepared: Prepared, *, method: Method = "predict") -> NDArray[Any]:
+    def learn_prepared(
+        self, prepared: Prepared, *, method: Method = "predict", undo: Undo | None = None
+    ) -> NDArray[Any]:
         """Predict each prepared row, then learn it; return the predictions made before learning.
 
         A ``ValueError`` says so if the model has met other columns or classes since the rows were prepared. ``method``
-        is as in :meth:`learn`.
+        is as in :meth:`learn`; ``undo``, None by default, is what :meth:`undo` returned of these rows.
         """
         self._check_method(method)
-        scores = self._learn_prepared(prepared)
+        scores = self._learn_prepared(prepared, undo)
         if prepared.targets.n_declared == len(self.labels_):
             scores = self._class_scores(scores)
         return self.predict_from_scores(scores, method)

@@ -5,7 +5,7 @@
     DIR/checkpoint-00000041.safetensors     the one before, in case the newest is damaged
     DIR/checkpoint-00000042.safetensors     the newest
     DIR/segments/                           their long arrays, if there are any
-    DIR/lock                                held by the process that writes here
+    DIR/lease-00000007, DIR/lock            of the process that writes here: see :mod:`streamboost.persistence.lease`
 
 A checkpoint is a snapshot like any saved model, see :mod:`streamboost.persistence.snapshots`: written beside its place,
 brought to disk, renamed. Only then is an older one deleted, so at every moment at least one whole checkpoint is there.
@@ -20,11 +20,12 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
-from streamboost.errors import NewerFormat, SnapshotError
+from streamboost.errors import LeaseLost, NewerFormat, SnapshotError
 from streamboost.persistence import snapshots
 from streamboost.persistence.durable_files import remove_leftovers
+from streamboost.persistence.lease import Lease, void_number
 from streamboost.persistence.segments import SegmentStore
 
 NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
@@ -59,6 +60,8 @@ class CheckpointStore:
     ----------
     directory : path
         Made if it is not there.
+    wait : float, default=0
+        How many seconds to wait for another process to leave the directory.
 
     Attributes
     ----------
@@ -77,7 +80,7 @@ class CheckpointStore:
 
     keep = 2
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, wait: float = 0.0) -> None:
         self.directory = Path(directory)
         if self.directory.exists() and not self.directory.is_dir():
             raise NotADirectoryError(
@@ -85,7 +88,10 @@ class CheckpointStore:
             )
         self.directory.mkdir(parents=True, exist_ok=True)
         self.damaged: list[str] = []
-        self._lock = _take_lock(self.directory)
+        self._lease = Lease(self.directory, wait=wait)
+        if self._lease.is_replacing:  # what its former owner may be writing does not count
+            self._lease.void = 1 + max(map(_number, self.paths()), default=0)
+            self._lease.renew()
         remove_leftovers(self.directory)
         self._segments = SegmentStore(self.directory)
         self._segments.remove_leftovers()
@@ -95,19 +101,36 @@ class CheckpointStore:
         return checkpoint_paths(self.directory)
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint; it is durable when this returns, and only then are older ones deleted."""
+        """Write a checkpoint; it is durable when this returns, and only then are older ones deleted.
+
+        Raises
+        ------
+        LeaseLost
+            If another process has taken the directory meanwhile; nothing was changed.
+        """
         paths = self.paths()
-        number = 1 + (_number(paths[-1]) if paths else 0)
+        number = 1 + max(self._lease.void or 0, *map(_number, paths), 0)
+        self.check_lease()
         path = self.directory / f"checkpoint-{number:08d}.safetensors"
         try:
-            snapshots.save(checkpoint, path, self._segments)
+            snapshots.save(checkpoint, path, self._segments, before=self.check_lease)
+        except LeaseLost:  # nothing here is this process's any more
+            raise
         except BaseException:  # such as a full disk, where what was written for nothing is in the way
             self._remove_segments()
             raise
+        self.check_lease()
+        self._lease.void = None  # this one is newer
         for old in paths[: len(paths) + 1 - self.keep]:
             old.unlink(missing_ok=True)
         self._remove_segments()
+        if hasattr(checkpoint.model, "confirm_saved"):  # it has files of its own, some of which may go now
+            checkpoint.model.confirm_saved()
         return path
+
+    def check_lease(self) -> None:
+        """Refuse to go on where another process has taken the directory, by a ``LeaseLost``."""
+        self._lease.check()
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; None if there is none at all.
@@ -134,8 +157,7 @@ class CheckpointStore:
 
     def close(self) -> None:
         """Let another process write here."""
-        if self._lock is not None:
-            self._lock.close()
+        self._lease.close()
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +178,9 @@ def read_latest(directory: str | os.PathLike[str]) -> Checkpoint:
 
 def checkpoint_paths(directory: Path) -> list[Path]:
     """The checkpoints in a directory, the newest last."""
-    return sorted((entry for entry in directory.iterdir() if NAME.fullmatch(entry.name)), key=_number)
+    found = sorted((entry for entry in directory.iterdir() if NAME.fullmatch(entry.name)), key=_number)
+    void = void_number(directory) if found else None
+    return [path for path in found if _number(path) != void]
 
 
 def _newest(directory: Path, segments: SegmentStore, *, put_aside: bool) -> tuple[Checkpoint | None, list[str]]:
@@ -187,46 +211,3 @@ def _newest(directory: Path, segments: SegmentStore, *, put_aside: bool) -> tupl
 
 def _number(path: Path) -> int:
     return int(path.name.split("-")[1].split(".")[0])
-
-
-class _Lock:
-    """The lock on a directory: a file that tells who holds it, and the directory itself.
-
-    Whoever deletes the file lets nobody in.
-    """
-
-    def __init__(self, file: IO[str], directory: int) -> None:
-        self.file, self.directory = file, directory
-
-    def close(self) -> None:
-        if not self.file.closed:
-            self.file.close()
-            os.close(self.directory)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _take_lock(directory: Path) -> _Lock | None:
-    try:
-        import fcntl
-    except ImportError:  # where there are no such locks, nobody is kept out
-        return None
-    file = open(directory / "lock", "a+", encoding="utf-8")  # noqa: SIM115 - held until close
-    held = os.open(directory, os.O_RDONLY)
-    try:
-        for one in (held, file.fileno()):
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        file.seek(0)
-        owner = file.read().strip() or "unknown"
-        file.close()
-        raise BlockingIOError(
-            f"{str(directory)!r} is in use by process {owner}, expected one writer at a time. "
-            "Stop that one first, or name another directory."
-        ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return _Lock(file, held)

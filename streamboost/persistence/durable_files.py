@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,13 +14,18 @@ from typing import IO, Any
 LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a process that was killed while writing leaves behind
 
 
-def replace_file(target: Path, data: Any) -> None:
-    """Write bytes to a file that is there whole or not at all, and durable when this returns."""
+def replace_file(target: Path, data: Any, *, before: Callable[[], object] | None = None) -> None:
+    """Write bytes to a file that is there whole or not at all, and durable when this returns.
+
+    ``before``, None by default, is called just before it is renamed.
+    """
     with temporary_file(target.parent) as file:
         file.write(data)
         bring_to_disk(file)
         if target.exists():
             shutil.copymode(target, file.name)
+        if before is not None:
+            before()
         os.replace(file.name, target)
     sync_directory(target.parent)
 

@@ -53,10 +53,10 @@ MODULES = {
     "streamboost.features.standardizer": "Raw Standardizer",
     "streamboost.boosting.drift_replacement": "DriftReplacement Event",
     "streamboost.estimators.river": "river.SGBClassifier=SGBClassifier river.SGBRegressor=SGBRegressor",
-    "streamboost.cluster.crew": "Cut",
-    "streamboost.cluster.cuts": "Manifest",
-    "streamboost.cluster.key_models": "KeyModel PriorLine",
+    "streamboost.keyed.model": "KeyedState",
+    "streamboost.keyed.prior": "KeyModel PriorLine",
 }
+FORMER = ("Cut", "Manifest")  # classes of files that are read no more
 PLACES: dict[str, tuple[str, str]] = {}  # module and class, by the name in files
 for _module, _names in MODULES.items():
     for _entry in _names.split():
@@ -88,6 +88,11 @@ def skops_trusted_types() -> list[str]:
 @cache
 def find_class(name: str) -> type:
     """Return the class of a name in files, importing its module if need be."""
+    if name in FORMER:
+        raise SnapshotError(
+            "it is of a model for each key as earlier versions kept them, in a folder 'cluster' beside it, which this "
+            "one does not read. Learn its rows again with streamboost run --key, or go on with the version it is of."
+        )
     if name not in PLACES:
         raise SnapshotError(
             f"it holds a {name!r}, which is no class that this {PACKAGE} saves. "

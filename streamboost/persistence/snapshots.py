@@ -24,12 +24,13 @@ put together (:mod:`streamboost.persistence.array_specs`). What a stranger's mod
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -58,12 +59,19 @@ BLANK = "0" * 64  # what stands for the checksum while it is being computed
 NAMED_DTYPES = {"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"}
 
 
-def save(model: object, path: str | os.PathLike[str], segments: SegmentStore | None = None) -> None:
+def save(
+    model: object,
+    path: str | os.PathLike[str],
+    segments: SegmentStore | None = None,
+    *,
+    before: Callable[[], object] | None = None,
+) -> None:
     """Save a model, over the file at ``path`` if there is one.
 
     Written beside its place, brought to disk, renamed: whatever goes wrong, what stood at ``path`` still stands there.
     With ``segments``, those of the same directory, long arrays go there, as far as they have changed; None by default,
-    and the file has everything.
+    and the file has everything. ``before``, None by default, is called just before it is put in its place, and keeps
+    it from there if it raises.
 
     Raises
     ------
@@ -91,7 +99,7 @@ def save(model: object, path: str | os.PathLike[str], segments: SegmentStore | N
         raise FileNotFoundError(
             f"path is {os.fspath(path)!r}, but {str(target.parent)!r} is no directory. Make that directory first."
         )
-    replace_file(target, pack(model, segments))
+    replace_file(target, pack(model, segments), before=before)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -126,6 +134,7 @@ def segments_of(path: Path) -> set[str]:
 
 def pack(model: object, segments: SegmentStore | None = None) -> bytes:
     """The bytes that :func:`save` would write; long arrays are written to ``segments``, if there are any."""
+    model = _replaced(model, "to_saved", None if segments is None else segments.directory.parent)
     writer = _Writer(cuts_long=segments is not None)
     try:
         root = writer.value(model, "")
@@ -145,6 +154,20 @@ def pack(model: object, segments: SegmentStore | None = None) -> bytes:
         )
     at = data.index(SEAL) + len(SEAL)
     return data[:at] + _checksum(data, at) + data[at + len(BLANK) :]
+
+
+def _replaced(model: Any, method: str, directory: Path | None) -> Any:
+    """Return what stands for a model in files, or undo that: of one that keeps parts of it in files of their own.
+
+    It has ``to_saved(directory)``, where None stands for a file by itself, and what that returns ``from_saved``. The
+    model of a checkpoint is meant, too.
+    """
+    if hasattr(model, method):
+        return getattr(model, method)(directory)
+    inner = getattr(model, "model", None)
+    if hasattr(inner, method) and dataclasses.is_dataclass(model):
+        return dataclasses.replace(model, model=getattr(inner, method)(directory))  # type: ignore[type-var]
+    return model
 
 
 class _Writer:
@@ -240,7 +263,8 @@ def _checksum(data: bytes, at: int) -> bytes:
 def unpack(data: bytes, segments: SegmentStore | None = None) -> Any:
     """The model that :func:`pack` was given; raises as :func:`load` does."""
     try:
-        return _unpack(data, segments)
+        directory = Path() if segments is None else segments.directory.parent
+        return _replaced(_unpack(data, segments), "from_saved", directory)
     except SnapshotError:
         raise
     except Exception as error:  # whatever the bytes of a file lead to is the file's fault

@@ -29,7 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost._types import Task
-from streamboost.errors import writing
+from streamboost.errors import LeaseLost, writing
 from streamboost.evaluation.adapters import known_kinds
 from streamboost.evaluation.class_metrics import AUC
 from streamboost.evaluation.predictions import (
@@ -55,6 +55,9 @@ HISTORY_REPORTS = 50  # of a history, beside those with events: all come at once
 
 class Interrupted(Exception):
     """Raised by a signal handler while a run waits for rows: the run ends as after :meth:`Run.stop`."""
+
+
+NOT_OF_ROWS = (OSError, MemoryError, Interrupted)  # errors that tell of the machine, not of rows the model refuses
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,7 @@ class Run:
         Until the run is closed, its ``on_bad`` is taken over if that is "raise": bad rows go into quarantine; and its
         ``stop`` if that is None: it does not wait for a broker or a file when the run is to end.
     model : estimator
-        Only for a new run; a resumed one has its own. A model whose state lives elsewhere, such as one of
-        :mod:`streamboost.cluster`, is always needed: ``detach`` returns what a checkpoint keeps of it, ``attach`` goes
-        back to that; ``confirm`` (optional) is told that the checkpoint is on disk, ``begin_anew`` (optional) what a
-        run kept that ended before it had learned anything.
+        Only for a new run; a resumed one has its own.
     options : Options
     directory : path, optional
         For checkpoints and quarantine; without it, the default, nothing survives the process.
@@ -129,6 +129,8 @@ class Run:
         Rows to be fitted first, as ``model.fit`` does: one pass, whose predictions are scored and kept as ever, then
         sweeps over the rows. It has to end, and the newest 1,048,576 rows count, or 1,024 MB (``memory_limit_mb``) of
         them. None by default; if the run to be resumed has fitted its history, this is passed over.
+    wait : float
+        How many seconds to wait for another run to leave the directory; 0 by default.
 
     Attributes
     ----------
@@ -163,6 +165,7 @@ class Run:
         resume: bool = False,
         new_source: bool = False,
         history: Source | None = None,
+        wait: float = 0.0,
     ) -> None:
         if getattr(model, "is_frozen", False):
             raise ValueError("model is frozen, expected one that learns. Pass the one it was made of.")
@@ -187,7 +190,7 @@ class Run:
         self._n_waiting = 0  # good rows of a history that is not fitted yet
         self._saved = (0, time.monotonic())
         self._way_out = "begin anew" if directory is None else "resume: no row is lost"  # where there is no room
-        self.store = None if directory is None else CheckpointStore(directory)
+        self.store = None if directory is None else CheckpointStore(directory, wait=wait)
         path = None if directory is None else Path(directory) / "quarantine.jsonl"
         self.bad = BadRows(path, strict=options.strict, limit=options.max_bad)
         try:
@@ -220,14 +223,11 @@ class Run:
             told = "which has to be learned first. Name it again (HISTORY --then SOURCE), or another directory."
             raise ValueError(f"the run in {directory!r} was stopped while it learned its history, {told}")
         n_rows = state["rows_read"] if resume else found.rows  # without resume, all may have been bad
-        is_empty = not n_rows and not getattr(found.model, "number", 0)  # of a model on workers
-        if is_empty and (self.model is not None or not resume):  # it ended before it had learned anything
+        if not n_rows and (self.model is not None or not resume):  # it ended before it had learned anything
             if resume:  # its parts are removed
                 self._resume_predictions(state)
                 self.predictions = None
             self.bad.truncate(0, 0)
-            if hasattr(self.model, "begin_anew"):
-                self.model.begin_anew(found.model)
             return
         if not resume:
             way_out = (
@@ -247,10 +247,7 @@ class Run:
             if kept["is_fitted"] and not self._has_new_source:
                 self._set_kinds(state["given"]["kinds"])
         self._resume_predictions(state)
-        if hasattr(self.model, "attach"):
-            self.model.attach(found.model)
-        else:
-            self.model = found.model
+        self.model = found.model
         self._position_before, self.rows = found.position, found.rows
         self.position = None if self._has_new_source else found.position
         self._rows_before = found.rows
@@ -419,7 +416,17 @@ class Run:
             self.bad.quarantine(reason, row=first_row + row, values=table.slice(row, 1).to_pylist()[0])
         return table, checked
 
+    def _check_lease(self) -> None:
+        """Write nothing where another process has taken the directory meanwhile."""
+        if self.store is not None:
+            try:
+                self.store.check_lease()
+            except LeaseLost:
+                self._is_whole = False  # there is nothing to save at the end
+                raise
+
     def _learn_batch(self, batch: Batch) -> Iterator[Report]:
+        self._check_lease()
         table, checked = self._validate(batch, self.rows_read)
         assert self.book is not None
         self._is_whole = False
@@ -466,7 +473,7 @@ class Run:
         try:
             return y, predict_then_learn(self.model, X, y), numbers
         except Exception as error:
-            if self.options.strict or not self._is_of_rows(error):
+            if self.options.strict or isinstance(error, NOT_OF_ROWS):
                 raise
             refusal = error
         kept, predicted, refused = [], [], {}
@@ -475,19 +482,13 @@ class Run:
                 predicted.append(predict_then_learn(self.model, X.slice(row, 1), y[row : row + 1]))
                 kept.append(row)
             except Exception as error:
-                if not self._is_of_rows(error):
+                if isinstance(error, NOT_OF_ROWS):
                     raise
                 refused[row] = str(error)
         if not kept and not self.rows:  # nothing fits so far: it is not about one row
             raise refusal
         self._quarantine_refused(X, y, numbers, refused)
         return y[kept], concatenate(predicted) if predicted else no_predictions(0), numbers[kept]
-
-    def _is_of_rows(self, error: Exception) -> bool:
-        """Return whether an error tells of rows, before which the model stands, and not of the machine it runs on."""
-        if hasattr(self.model, "attach"):  # it lives elsewhere, and may be lost there
-            return isinstance(error, (TypeError, ValueError))
-        return not isinstance(error, (OSError, MemoryError, Interrupted))
 
     def _quarantine_refused(self, X: Any, y: NDArray[Any], numbers: NDArray[Any], reasons: Mapping[int, str]) -> None:
         """Quarantine rows that the model refuses, each asked by itself."""
@@ -504,6 +505,7 @@ class Run:
 
     def checkpoint(self) -> None:
         """Save model, position, scores and outputs; acknowledge the position when they are durable."""
+        self._check_lease()
         self._saved = (self.rows_read, time.monotonic())
         parts = self.predictions
         if self.store is None:
@@ -515,14 +517,8 @@ class Run:
             if parts is not None:  # before the checkpoint: were it after, a kill between the two would leave a gap
                 parts.write()
             self.bad.flush()
-            kept = self.model.detach() if hasattr(self.model, "detach") else self.model  # a model that lives elsewhere
-            before = self.store.paths()
-            try:
-                position = self._position_before if self.position is None else self.position
-                self.store.save(Checkpoint(kept, position, self.rows, self._state()))
-            finally:  # it may have failed after the file was in its place, where a resumed run would find it
-                if hasattr(self.model, "confirm") and self.store.paths() != before:
-                    self.model.confirm(kept)
+            position = self._position_before if self.position is None else self.position
+            self.store.save(Checkpoint(self.model, position, self.rows, self._state()))
         except OSError as error:
             told = "the one before it is still good. Is the disk full?"
             self.checkpoint_error = f"no checkpoint could be written at row {self.rows_read:,} ({error}); {told}"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from streamboost._types import Task
-from streamboost.cluster.crew import Cut
 from streamboost.estimators import SGBClassifier, SGBRegressor
 from streamboost.estimators.base import StreamEstimator
 from streamboost.features.labels import LabelKind, kind_of
@@ -159,10 +158,6 @@ def _first_model(folder: Path, task: Task | None, target: str | None, model: Any
 
 def _whole_model(model: Any, path: Path) -> Any:
     """Return a model that can be served, or raise an error that says why it cannot."""
-    if isinstance(model, Cut):
-        found = f"{str(path)!r} is of a model that lives on {model.n_workers} workers ({model.kind})"
-        told = "expected one by itself, as a run without --key makes it"
-        raise Unusable(f"{found}, {told}. Go on with this one by streamboost run --resume.")
     if not isinstance(model, StreamEstimator):
         raise Unusable(f"{str(path)!r} holds a {type(model).__name__}, expected an SGBRegressor or SGBClassifier.")
     return model

@@ -215,6 +215,10 @@ class FileSource(Source):
             raise ValueError(f"{display_name(path)}: Parquet cannot be read from a pipe or packed again, {told}")
         return kind, packing
 
+    def files(self) -> list[str]:
+        """Return the files that are there, in the order in which they are read."""
+        return self._files()
+
     def _files(self, done: Sequence[str] = ()) -> list[str]:
         """List the files that are there and not done, in order."""
         files: list[str] = []

@@ -96,6 +96,11 @@ class KafkaSource(MessageSource):
     def _as_number(self, position: Position) -> float | None:
         return float(sum(position["offsets"].values()))
 
+    def list_partitions(self) -> list[int]:
+        """Return the partitions that there are to read."""
+        with self._connect() as client:
+            return client.partitions()
+
     def _connect(self) -> KafkaClient:
         return KafkaClient(self, self._kafka, self.servers, self.partitions, self.settings or {})
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from streamboost import SGBClassifier, SGBRegressor, load, river_models
-from streamboost.cluster import KeyedBooster
-from streamboost.cluster.key_models import KeyModel
+from streamboost import KeyedModel, SGBClassifier, SGBRegressor, load, river_models
+from streamboost.keyed.prior import KeyModel
 from streamboost.persistence.object_graph import is_plain_array
 from streamboost.persistence.registry import name_of
 from streamboost.stacks import ConvStack, LinearStack, TwoLayerStack
@@ -65,9 +64,9 @@ def make(kind):
         model.learn(X[:40], y[:40])
         return model
     if kind == "keyed":
-        booster = KeyedBooster("key", model, prior=KINDS[kind]().fit(X, y))
+        booster = KeyedModel(model, key="key", prior=KINDS[kind]().fit(X, y))
         booster.learn([{**row, "key": "k"} for row in X], y)
-        return booster.model_of("k")
+        return booster.model("k")
     if kind == "many classes":
         labels = [i % 9 for i in range(len(X))]
     for x, target in zip(X, labels if kind in CLASSES else y, strict=True):

@@ -7,7 +7,6 @@ import streamboost
 
 PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "skops"}
 ALLOWED = {
-    "cluster/station.py": {"dumps", "loads"},  # whether an error of this very process can travel
     "persistence/object_graph.py": {"dumps"},  # compares what cannot be saved; reads none
     "testing/assertions.py": {"dumps", "loads", "PicklingError"},  # a round trip of what a developer's test has made
 }

@@ -20,8 +20,8 @@ import streamboost
 from benchmarks import (
     bench_ablation,
     bench_drift,
-    bench_keyed,
     bench_neural,
+    bench_partitions,
     bench_serve,
     bench_throughput,
     compare,
@@ -42,13 +42,10 @@ SCRIPTS = sorted(file.stem for file in FOLDER.glob("bench_*.py"))
 SMALLER = {  # than --quick alone
     "bench_ablation": ["--variants", "one memory", "chunks of 16"],
     "bench_flat": ["--rows", "100000"],
-    "bench_keyed": ["--workers"],
     "bench_run": ["--rows", "100000"],
     "bench_throughput": ["--models", "river_ht"],
 }
-NEEDS = {"bench_recovery": "ray", "bench_engines": "pyspark"} | dict.fromkeys(
-    ["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm"
-)
+NEEDS = {"bench_engines": "pyspark"} | dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
 KEPT_AS = {"bench_run": "run_beside_bare"}
 
 
@@ -283,15 +280,12 @@ def test_every_variant_differs_from_the_default_in_what_it_is_named_for(name):
     assert chunk == (16 if model.update_mode == "minibatch" else 500)
 
 
-def test_a_chunk_reaches_as_many_workers_as_throwing_balls_into_bins_says():
-    """Messages of a row: there and back for each worker that a chunk has a row for; by counting, over many throws."""
-    rng = np.random.default_rng(0)
-    reached = np.mean([len(np.unique(rng.integers(0, 1000, 1000))) for _ in range(200)])
-    memory = {"in memory": 1.0, "in the file, compressed": 1.0}
-    figures = {"memory": memory, "checkpoint": {"all keys changed": 1.0}, "driver": {"1000 workers": 1e-6}}
-    far = dict(bench_keyed.simulate(figures, 10_000, 1000)["table"])
-    assert float(far["messages a row, chunks of 1,000"]) == pytest.approx(2 * reached / 1000, rel=0.01)
-    assert far["what one driver can sort, at most"] == "1,000,000 rows/s"
+def test_partitions_are_taken_by_whoever_is_free():
+    """Of many small ones each worker has its share; one worker has them all, and each begins anew."""
+    whole = bench_partitions.simulate(64, 1, 1000.0, 2.0, 100.0)
+    assert whole == pytest.approx(64 * (2 + 10), rel=0.05)
+    assert bench_partitions.simulate(64, 8, 1000.0, 2.0, 100.0) == pytest.approx(whole / 8, rel=0.1)
+    assert bench_partitions.simulate(64, 64, 1000.0, 2.0, 100.0) == pytest.approx(2 + 11, rel=0.05)
 
 
 # Runs and their report

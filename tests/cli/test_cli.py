@@ -21,8 +21,6 @@ from streamboost import SGBRegressor, load
 from streamboost.cli import main
 from streamboost.cli.display import Screen, terminal
 from streamboost.cli.rows import PeekableSource
-from streamboost.cluster import KeyedBooster
-from streamboost.cluster.key_models import small_regressor
 from streamboost.persistence.checkpoints import read_latest
 from streamboost.persistence.object_graph import same_state
 from streamboost.sources import FileSource, MemorySource, Source
@@ -402,7 +400,7 @@ def half(rows, tmp_path, capsys):
         (["--ignore", "x"], "has left out z"),
         (["--ignore", "z", "--ignore", "x"], "has left out z"),
         (["--seed", 4], "has 3"),
-        (["--key", "city"], "does not live on workers"),
+        (["--key", "city"], "has one model for all rows"),
         (["--task", "classification"], "was made for 'regression'"),
     ],
 )
@@ -660,34 +658,3 @@ def test_shell_completion_is_there(monkeypatch):
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )  # fmt: skip
     assert "complete" in done.stdout
-
-
-def test_a_run_by_keys_is_resumed_and_equals_a_model_for_each_key(rows, tmp_path, capsys):
-    words = ["run", tmp_path / "rows.parquet", "--target", "price", "--key", "city", "--model", tmp_path / "m"]
-    for _ in range(3):
-        code, summary = said(capsys, *words, "--workers", 2, "--max-rows", 200, "--resume")
-        assert code == 0
-    assert summary["rows"] == 500
-    template = small_regressor(new_columns="grow", random_state=0)
-    with KeyedBooster("city", template, workers=2, engine="local", directory=tmp_path / "m" / "cluster") as booster:
-        booster.attach(read_latest(tmp_path / "m").model)
-        assert sorted(booster.keys()) == ["Bonn", "Graz"]
-        for city in ("Bonn", "Graz"):
-            own = rows.filter(pa.compute.equal(rows["city"], city))
-            bare = small_regressor(new_columns="grow", random_state=0)
-            bare.learn(own.select(["x", "z"]), own["price"].to_numpy())
-            X = own.select(["x", "z"])
-            assert np.array_equal(booster.model_of(city).predict(X), bare.predict(X))
-    code, about = said(capsys, "inspect", tmp_path / "m")
-    assert code == 0
-    assert (about["kind"], about["rows"], about["workers"]) == ("keyed", 500, 2)
-    assert about["metrics"] == summary["metrics"]
-    code, error = refused(capsys, "predict", tmp_path / "rows.parquet", "--model", tmp_path / "m")
-    assert code == 2
-    assert "lives on 2 workers" in error
-
-
-def test_workers_need_something_to_do(rows, tmp_path, capsys):
-    code, error = refused(capsys, "run", tmp_path / "rows.csv", "--target", "price", "--workers", 2)
-    assert code == 2
-    assert "no --key COL says what for" in error

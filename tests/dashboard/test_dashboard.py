@@ -126,7 +126,7 @@ def test_what_is_no_finite_number_becomes_null_and_a_metric_without_any_is_left_
         "events": [],
         "pending": None,
         "quarantined": 0,
-        "workers": [],
+        "partitions": [],
     }
 
 

@@ -11,8 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import streamboost
-from streamboost import SGBClassifier, SGBRegressor
-from streamboost.cluster.keyed import KeyedBooster
+from streamboost import KeyedModel, SGBClassifier, SGBRegressor
 from streamboost.estimators.describe import describe
 from streamboost.features.dates import PARTS
 from streamboost.persistence.object_graph import same_state
@@ -147,18 +146,18 @@ def test_dates_of_many_keys_are_learned_as_by_each_keys_own_model(stream, kind):
     X, y = stream
     keys = np.array(["a", "b", "c"])[np.arange(len(y)) % 3]
     table = X.append_column("key", pa.array(keys))
-    with KeyedBooster("key", SGBRegressor(**SMALL), workers=2, engine="local") as booster:
+    model = KeyedModel(SGBRegressor(**SMALL), key="key")
+    for start in range(0, len(y), 100):
+        rows = table.slice(start, 100)
+        given = {"dicts": rows.to_pylist, "pandas": rows.to_pandas, "table": lambda rows=rows: rows}[kind]()
+        model.learn(given, y[start : start + 100])
+    for key in "abc":
+        twin = SGBRegressor(**SMALL)
         for start in range(0, len(y), 100):
-            rows = table.slice(start, 100)
-            given = {"dicts": rows.to_pylist, "pandas": rows.to_pandas, "table": lambda rows=rows: rows}[kind]()
-            booster.learn(given, y[start : start + 100])
-        for key in "abc":
-            twin = SGBRegressor(**SMALL)
-            for start in range(0, len(y), 100):
-                own = start + np.flatnonzero(keys[start : start + 100] == key)
-                rows = X.take(own)
-                twin.learn(rows.to_pylist() if kind == "dicts" else rows, y[own])
-            assert same_state(booster.model_of(key), twin)
+            own = start + np.flatnonzero(keys[start : start + 100] == key)
+            rows = X.take(own)
+            twin.learn(rows.to_pylist() if kind == "dicts" else rows, y[own])
+        assert same_state(model.model(key), twin)
 
 
 def error(X, y, **options):

@@ -73,7 +73,7 @@ def test_every_class_in_a_model_is_on_the_list_for_skops(kind):
 
 
 def test_the_list_for_skops_names_classes_that_exist():
-    skipped = ("streamboost.stacks.torch", "streamboost.estimators.river", "streamboost.cluster")  # what extras bring
+    skipped = ("streamboost.stacks.torch", "streamboost.estimators.river")  # what extras bring
     for name in streamboost.skops_trusted_types():
         module, _, qualname = name.rpartition(".")
         if not module.startswith(skipped):

@@ -3,16 +3,12 @@
 Each node is a ``ray start --block`` whose processes are known by descent, and are ended by their numbers; ``ray stop``
 would end everybody's. A cluster is started once for all files that ask for it and ends with the tests. Where Ray is
 not installed the tests are skipped; with ``CI=true`` they fail.
-
-Besides, those who kill: workers at random moments, and drivers that are led step by step. Nothing here is measured by
-the clock alone, so that as much is killed on a slow machine as on a fast one.
 """
 
 import atexit
 import contextlib
 import importlib.util
 import os
-import random
 import secrets
 import shutil
 import signal
@@ -20,13 +16,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from streamboost.cluster import RayCrew, ray_crew
+from streamboost.runs import ray_workers
 
 # Read by Ray when it is first used; the token keeps everybody else out, and a file of one's own out of it.
 SETTINGS = {
@@ -47,7 +42,7 @@ for _name, _value in SETTINGS.items():
 _paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))  # for the classes of workers
 
-ray_crew.START_SECONDS = ray_crew.CONNECT_SECONDS = 300.0  # so that no test fails for a busy machine
+ray_workers.CONNECT_SECONDS = 300.0  # so that no test fails for a busy machine
 CPUS = 4  # as declared; really there may be fewer
 STORE = 100_000_000
 START_SECONDS = 300
@@ -91,98 +86,12 @@ def kill(pid):
     return False
 
 
-def kill_worker(crew, worker):
-    """SIGKILL for the process of a worker of a crew, as of its last answer."""
-    return kill(crew.metrics()[worker]["pid"])
-
-
 def are_gone(pids, within=180.0):
     """Whether none of these processes is left, soon."""
     until = time.monotonic() + within
     while any(map(is_alive, pids)) and time.monotonic() < until:
         time.sleep(0.02)
     return not any(map(is_alive, pids))
-
-
-@pytest.fixture
-def no_worker_is_hopeless(monkeypatch):
-    """On a slow machine a worker may be hit again and again before it has answered anything."""
-    monkeypatch.setattr(RayCrew, "most_deaths", 1000)
-
-
-class Murderer:
-    """Kills workers of a crew, each of their processes once."""
-
-    def __init__(self, crew, seed):
-        self.crew, self.dice, self.killed = crew, random.Random(seed), []
-
-    def soon(self, within):
-        """Kill some worker in a moment; if it is dead already, as soon as it is back."""
-        worker, delay = self.dice.randrange(self.crew.n_workers), self.dice.uniform(0, within)
-        thread = threading.Thread(target=self._kill, args=[worker, delay])
-        thread.start()
-        return thread
-
-    def _kill(self, worker, delay):
-        time.sleep(delay)
-        until = time.monotonic() + 300
-        while not self._kill_once(worker) and time.monotonic() < until:
-            time.sleep(0.005)
-
-    def _kill_once(self, worker):
-        pid = self.crew.metrics()[worker]["pid"]
-        is_new = pid not in self.killed and kill(pid)
-        if is_new:
-            self.killed.append(pid)
-        return is_new
-
-    @contextlib.contextmanager
-    def at_work(self, kills, within):
-        """Kill so many workers, each after a random time; twice at most at the same operation of the same worker."""
-        is_over, places = threading.Event(), []
-
-        def work():
-            while len(self.killed) < kills and not is_over.wait(self.dice.uniform(0, within)):
-                worker = self.dice.randrange(self.crew.n_workers)
-                place = worker, self.crew.metrics()[worker]["operations"]
-                if places.count(place) < 2 and self._kill_once(worker):
-                    places.append(place)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield thread
-        finally:
-            is_over.set()
-            thread.join()
-
-
-def pause(*words):
-    """In a driver: say where it is, and wait to be let on; at the end of its input there is nothing to wait for."""
-    print(*words, flush=True)
-    sys.stdin.readline()
-
-
-class Driver(subprocess.Popen):
-    """A program that pauses: it can be killed half-way however fast it is, and however slow its murderer."""
-
-    def __init__(self, command, **named):
-        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **named)
-
-    def step(self):
-        """What it says at its next pause, where it stays."""
-        line = self.stdout.readline()
-        assert line, f"the driver ended with {self.wait()} before it could be killed"
-        return line.split()
-
-    def let_on(self, steps=1):
-        """Let it pass so many pauses."""
-        self.stdin.write("\n" * steps)
-        self.stdin.flush()
-
-    def to_its_end(self):
-        """Let it on for good; what it says from now on."""
-        return self.communicate()[0]
 
 
 class Node:
@@ -271,7 +180,7 @@ def cluster_of(*ips):
 
 @pytest.fixture(scope="session")
 def local_ray():
-    """The address of a Ray of one node, for crews to attach to."""
+    """The address of a Ray of one node,."""
     return cluster_of("127.0.0.2").address
 
 

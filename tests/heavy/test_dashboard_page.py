@@ -515,18 +515,18 @@ def test_pages_of_other_sites_cannot_use_a_token_that_the_browser_knows(watch, g
     assert counts == {"200": "1.0", "403": "2.0"}
 
 
-def test_the_workers_of_a_model_are_a_table_and_without_any_there_is_none(watch):
+def test_the_partitions_of_a_run_are_a_table_and_without_any_there_is_none(watch):
     feed = Feed("spread")
     feed.publish(observation(500))
     with serve_in_thread(feed) as running:
         page = watch(running.url)
         wait_for_rows(page, "500")
-        assert page.locator("#workers-panel").is_hidden()
-        workers = [{"worker": 0, "rows": 12_345, "node": EVIL}, {"worker": 1, "rows": 9, "restarts": 2}]
-        feed.publish(observation(750) | {"workers": observe(None, **NOTHING, workers=workers)["workers"]})
+        assert page.locator("#partitions-panel").is_hidden()
+        partitions = [{"partition": 0, "rows": 12_345, "node": EVIL}, {"partition": 1, "rows": 9, "restarts": 2}]
+        feed.publish(observation(750) | {"partitions": observe(None, **NOTHING, partitions=partitions)["partitions"]})
         wait_for_rows(page, "750")
-        table = page.get_by_role("region", name="Workers")
-        assert table.get_by_role("columnheader").all_inner_texts() == ["worker", "rows", "node", "restarts"]
+        table = page.get_by_role("region", name="Partitions")
+        assert table.get_by_role("columnheader").all_inner_texts() == ["partition", "rows", "node", "restarts"]
         cells = table.get_by_role("cell").all_inner_texts()
         assert cells == ["0", "12,345", EVIL, "–", "1", "9", "–", "2"]
 

@@ -21,7 +21,6 @@ import small_growth
 from served import SMALL, same_as
 
 from streamboost import SGBClassifier, SGBRegressor, datasets
-from streamboost.cluster.crew import Cut
 from streamboost.live import LiveModel
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore, read_latest
 from streamboost.persistence.snapshots import save
@@ -229,7 +228,8 @@ def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
 
 @pytest.fixture
 def refused(capsys, monkeypatch):
-    def run(*_):
+    def run(open_model, *_):
+        open_model(None)
         raise AssertionError("it is served")
 
     monkeypatch.setattr(server_module, "_run", run)
@@ -291,15 +291,6 @@ def test_the_wrong_task_or_target_or_default_is_told(tmp_path, refused):
     assert (code, "expected a number" in said) == (2, True)
     code, said = refused(tmp_path / "new", port=0, task="ranking")
     assert (code, "'ranking'" in said) == (2, True)
-
-
-def test_a_model_that_lives_on_workers_is_refused_and_leaves_no_trace(tmp_path, refused):
-    with CheckpointStore(tmp_path / "m") as store:
-        store.save(Checkpoint(Cut("keyed", 1, 3, str(tmp_path), "mark", None), 200, 200, {"target": "price"}))
-    before = sorted(path.name for path in (tmp_path / "m").iterdir())
-    code, said = refused(tmp_path / "m", port=0)
-    assert (code, "3 workers" in said, "keyed" in said) == (2, True, True)
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["live", "clicks"])

@@ -166,16 +166,16 @@ function showEvents() {
   }));
 }
 
-function showWorkers() {
-  const workers = history.last.workers ?? [];
-  find("workers-panel").hidden = workers.length === 0;
-  if (workers.length === 0) return;
-  const names = [...new Set(workers.flatMap(Object.keys))];
-  find("workers-summary").textContent = `${count(workers.length)} workers, as they were at the newest observation.`;
-  find("workers").tHead.replaceChildren(element("tr", {}, ...names.map((name) =>
+function showPartitions() {
+  const partitions = history.last.partitions ?? [];
+  find("partitions-panel").hidden = partitions.length === 0;
+  if (partitions.length === 0) return;
+  const names = [...new Set(partitions.flatMap(Object.keys))];
+  find("partitions-summary").textContent = `${count(partitions.length)} partitions, as they were at the newest observation.`;
+  find("partitions").tHead.replaceChildren(element("tr", {}, ...names.map((name) =>
     element("th", { scope: "col" }, name.replaceAll("_", " ")))));
-  find("workers").tBodies[0].replaceChildren(...workers.map((worker) => element("tr", {}, ...names.map((name) =>
-    element("td", {}, typeof worker[name] === "number" ? number(worker[name]) : worker[name] ?? "–")))));
+  find("partitions").tBodies[0].replaceChildren(...partitions.map((partition) => element("tr", {}, ...names.map((name) =>
+    element("td", {}, typeof partition[name] === "number" ? number(partition[name]) : partition[name] ?? "–")))));
 }
 
 function showTitle() {
@@ -203,7 +203,7 @@ function show() {
   charts.edges.show(history.observations, rows, history.events);
   showImportances(rows);
   showRest(rows);
-  showWorkers();
+  showPartitions();
   showEvents();
 }
 
