@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         keep(options, "partitions", {**measured, "cores": os.cpu_count()})
         return 0
     folder = options.results or RESULTS
-        kept = {name: json.loads((folder / f"{name}.json").read_text())["figures"] for name in ("keyed", "partitions")}
+    kept = {name: json.loads((folder / f"{name}.json").read_text())["figures"] for name in ("keyed", "partitions")}
     print(arithmetic(kept["keyed"], kept["partitions"]))
     return 0
 

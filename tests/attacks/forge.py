@@ -13,6 +13,7 @@ import numpy as np
 import pandas
 
 from streamboost import SGBClassifier, SGBRegressor, load, river_models
+from streamboost.keyed import KeyedModel
 from streamboost.keyed.prior import KeyModel
 from streamboost.persistence.object_graph import is_plain_array
 from streamboost.persistence.registry import name_of
