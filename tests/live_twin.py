@@ -19,7 +19,7 @@ class Twin:
         self.expire_after, self.default, self.limit, self.within = expire_after, default, pending_limit, correct_within
         self.n_ids, self.every = remember_ids, every
         self.number = itertools.count()
-        self.waiting, self.learned, self.early = {}, {}, {}  # key: (time, number, row[, label])
+        self.waiting, self.learned, self.early, self.ripe = {}, {}, {}, []  # key: (time, number, row[, label])
         self.ids = []
         self.rows = self.entries = self.corrected = self.expired = self.crowded = self.dropped = self.bad = 0
         self.saved_entries = self.saved_rows = self.tried_rows = 0
@@ -31,6 +31,7 @@ class Twin:
             self.entries += 1
 
     def learn(self, rows, y, id=None):
+        self.settle()
         if id is None or id not in self.ids:
             good = [not (math.isnan(target) or math.isinf(target)) for target in y]
             self.bad += good.count(False)
@@ -42,18 +43,55 @@ class Twin:
         if id is not None and id in self.ids:
             return
         self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
+        self.ripen()
         for key, row in zip(keys, rows, strict=True):
             self.learned.pop(key, None)
+            self.waiting.pop(key, None)
             self.waiting[key] = (self.clock(), next(self.number), row)
-        while len(self.waiting) > 2 * self.limit:
-            del self.waiting[self.oldest(self.without_due(self.waiting))]
+            if key in self.early and self.clock() - self.early[key][0] <= self.within:
+                self.ripe.append(("label", self.clock(), key, self.waiting.pop(key), self.early[key][2]))
+            self.early.pop(key, None)
+            if len(self.waiting) > self.limit:
+                key = self.oldest(self.waiting)
+                self.ripe.append(("crowded", self.clock(), key, self.waiting.pop(key), self.default))
+        while len(self.ripe) > self.limit:
+            which = [at for at, (why, *_) in enumerate(self.ripe) if why != "label"]
+            if not which:
+                break
+            del self.ripe[which[0]]
             self.dropped += 1
 
-    def without_due(self, things):
-        """Neither rows whose label is there nor labels whose row is."""
-        return {key: thing for key, thing in things.items() if not (key in self.waiting and key in self.early)}
+    def ripen(self):
+        old = [key for key, (time, *_) in self.waiting.items() if time <= self.clock() - self.expire_after]
+        for key in sorted(old, key=lambda key: self.waiting[key][:2]):
+            row = self.waiting.pop(key)
+            self.ripe.append(("expired", row[0] + self.expire_after, key, row, self.default))
+
+    def settle(self):
+        """Learn one by one what is ripe; return how many rows waited too long."""
+        self.ripen()
+        n = sum(why == "expired" for why, *_ in self.ripe)
+        while self.ripe:
+            why, since, key, (_, number, row), label = self.ripe.pop(0)
+            is_newest = key not in self.waiting and key not in self.learned
+            is_label = why == "label"
+            self.expired += not is_label
+            self.crowded += why == "crowded"
+            if label is None:
+                self.dropped += 1
+            else:
+                self.teach([row], [label])
+                if is_newest:
+                    self.learned[key] = (since, number, row, label)
+                    self.trim_learned()
+        return n
+
+    def trim_learned(self):
+        while len(self.learned) > self.limit:
+            del self.learned[self.oldest(self.learned)]
 
     def label(self, keys, labels, id=None):
+        self.settle()
         if id is None or id not in self.ids:
             fresh, again, early = [], [], []
             for key, label in zip(keys, labels, strict=True):
@@ -65,7 +103,8 @@ class Twin:
                 elif not known:
                     early.append((key, label))
             rows = {key: self.learned[key][2] for key, _ in again}
-            self.settle(fresh)  # may push out one that is corrected here
+            self.forget()
+            self.take(fresh)  # may push out one that is corrected here
             again = self.good(again)
             self.teach([rows[key] for key, _ in again], [label for _, label in again])
             for key, label in again:
@@ -77,7 +116,7 @@ class Twin:
                 self.early.pop(key, None)
                 self.early[key] = (self.clock(), next(self.number), label)
             while len(self.early) > self.limit:
-                del self.early[self.oldest(self.without_due(self.early))]
+                del self.early[self.oldest(self.early)]
             self.ids = [*self.ids, *([id] if id else [])][-self.n_ids :]
         self.tidy()
 
@@ -86,56 +125,32 @@ class Twin:
         self.bad += len(pairs) - len(found)
         return found
 
-    def settle(self, pairs):
+    def take(self, pairs):
         pairs = self.good(pairs)
         self.teach([self.waiting[key][2] for key, _ in pairs], [label for _, label in pairs])
         for key, label in pairs:
             _, number, row = self.waiting.pop(key)
             self.learned[key] = (self.clock(), number, row, label)
             self.early.pop(key, None)
-        while len(self.learned) > self.limit:
-            del self.learned[self.oldest(self.learned)]
+        self.trim_learned()
 
     def oldest(self, things):
         return min(things, key=lambda key: things[key][:2])
 
     def expire(self):
-        self.settle_due()
-        old = [key for key, (time, *_) in self.waiting.items() if time <= self.clock() - self.expire_after]
-        self.give_up(sorted(old, key=lambda key: self.waiting[key][:2]))
+        n = self.settle()
         self.forget()
-        self.tidy()
-        return len(old)
-
-    def give_up(self, keys):
-        self.expired += len(keys)
-        if self.default is None:
-            self.dropped += len(keys)
-            for key in keys:
-                del self.waiting[key]
-        else:
-            self.settle([(key, self.default) for key in keys])
+        self.save_if_due()
+        return n
 
     def tidy(self):
-        self.settle_due()
-        surplus = len(self.waiting) - self.limit
-        if surplus > 0:
-            self.crowded += surplus
-            self.give_up(sorted(self.waiting, key=lambda key: self.waiting[key][:2])[:surplus])
+        self.settle()
         self.save_if_due()
-
-    def settle_due(self):
-        due = sorted((self.waiting[key][1], key) for key in self.early if key in self.waiting)
-        timely = [key for _, key in due if self.waiting[key][0] - self.early[key][0] <= self.within]
-        pairs = [(key, self.early[key][2]) for key in timely]
-        for _, key in due:
-            del self.early[key]
-        self.settle(pairs)
 
     def forget(self):
         before = self.clock() - self.within
         for things in (self.learned, self.early):
-            for key in [key for key, thing in self.without_due(things).items() if thing[0] < before]:
+            for key in [key for key, thing in things.items() if thing[0] < before]:
                 del things[key]
 
     def save_if_due(self):
@@ -181,6 +196,7 @@ class Pair:
         id = id and f"remember {id}"
         keys, rows = self.body(id, keys, rows)
         self.live.predict(features(*rows), keys, id=id)
+        self.twin.settle()
         self.twin.remember(keys, rows, id)
         self.twin.tidy()
 
@@ -249,7 +265,7 @@ class Pair:
         live, twin = self.live, self.twin
         assert same_state(live.model, twin.model)
         figures = [live.rows, live.n_pending, live.n_early, live.n_corrected, live.n_expired, live.n_crowded]
-        waiting = [len(twin.waiting), len(twin.early)]
+        waiting = [len(twin.waiting) + len(twin.ripe), len(twin.early)]
         assert figures == [twin.rows, *waiting, twin.corrected, twin.expired, twin.crowded]
         assert (live.n_dropped, live.n_quarantined) == (twin.dropped, twin.bad)
         assert live._journal.counts["learned"] == len(twin.learned)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from streamboost.kernels.progress import Stage, WorkStage
+from streamboost.terminal_text import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,8 +24,15 @@ SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw on
 def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that shows text as it is, brackets and colons included."""
     from rich.console import Console
+    from rich.text import Text
 
-    return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
+    class SafeConsole(Console):
+        """A console that writes out what a terminal would obey, wherever text comes from."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(escaped(text), **options)
+
+    return SafeConsole(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def sentence_of(error: BaseException) -> str:

@@ -37,14 +37,20 @@ from streamboost.runs.run import Interrupted, Run
 from streamboost.sources import FileSource, ForeignPosition
 from streamboost.sources.input_files import STDIN
 
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 ESTIMATORS: dict[str, Any] = {"regression": SGBRegressor, "classification": SGBClassifier}
 ELSE = "Leave it out, or begin in another directory."
 ROWS_TRIED = 20  # to tell parameters that are wrong from rows that are
 
 
+def is_heard(number: int) -> bool:
+    """Return whether a signal is not ignored, as ``nohup`` has it."""
+    return signal.getsignal(number) is not signal.SIG_IGN or number != getattr(signal, "SIGHUP", None)
+
+
 def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str, Any]:
-    """Run to the end, or until a Ctrl-C or SIGTERM; return the summary."""
+    """Run to the end, or until a Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); return the summary."""
     resumed_at, latest = one.rows, None
     began, compiled = time.perf_counter(), clock.seconds
     signals: list[int] = []
@@ -57,7 +63,7 @@ def execute(one: Run, watchers: Sequence[Callable[[Report], None]]) -> dict[str,
         if one.is_waiting:
             raise Interrupted
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in ENDING if is_heard(number)}
     failure: str | None = None
     try:
         for latest in one.reports():

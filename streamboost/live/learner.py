@@ -18,6 +18,7 @@ from streamboost.evaluation.predictions import concatenate, learn_prepared, no_p
 from streamboost.live.journal import Entry, Journal, Transaction
 from streamboost.live.request_checks import REFUSALS, Bounds, split
 from streamboost.live.results import LearnedBatch, decode_predictions, revert
+from streamboost.live.steady_clock import SteadyClock
 from streamboost.persistence.checkpoints import Checkpoint, CheckpointStore
 from streamboost.runs.guard import Guard
 from streamboost.runs.quarantine import Quarantine
@@ -43,6 +44,8 @@ class Learner:
     max_column_classes: int | None = None
     correct_within: float  # seconds in which labels may be corrected, or wait for their rows
     clock: Callable[[], float]
+    given_clock: Callable[[], float] | None
+    on_replay: Callable[[int, int], None] | None = None
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Learner:
                 found = f"{str(path)!r} is missing, and what was learned after the last checkpoint with it"
                 raise SnapshotError(f"{found}. Bring it back from a copy. Without one, {BEGIN_ANEW}")
             self._journal = Journal(path, **journal)
+            self.clock = self.given_clock or SteadyClock(self._journal.latest_time)
             self._open(checkpoint, model, target)
         except BaseException:
             self._let_go()
@@ -114,6 +118,7 @@ class Learner:
         self._position = position  # the last entry that was learned
         self._positions = [position]  # of the checkpoints that are kept
         self._rows_tried = self.rows  # when a checkpoint was last tried
+        self._n_since = self._bytes_since = 0  # entries learned since, and their bytes
         self._written: list[tuple[Entry, NDArray[Any], Any]] = []  # with targets and prepared rows, to be learned
         self._is_inconsistent = False  # whether learning broke off midway
 
@@ -179,6 +184,7 @@ class Learner:
         self.guard.observe(y[kept])
         self.rows += len(kept)
         self._position, self._is_inconsistent = entry.number, False
+        self._n_since, self._bytes_since = self._n_since + 1, self._bytes_since + entry.table.nbytes
         if not kept:
             return None, refused
         first = no_predictions(len(y)) if entry.first is None else decode_predictions(entry.first, self.task)
@@ -222,7 +228,10 @@ class Learner:
         """Learn what the journal has and the model has not; return it, and what the model does not take."""
         batches: list[LearnedBatch] = []
         refusals: list[Refusal] = []
-        for entry in self._journal.entries(self._position):
+        began, last = self._position, self._journal.last_number
+        for entry in self._journal.entries(began):
+            if is_replay and self.on_replay is not None:
+                self.on_replay(entry.number - began - 1, last - began)
             if isinstance(entry.refused, str):
                 self._position = entry.number
                 continue
@@ -242,6 +251,7 @@ class Learner:
         if is_saved and self.last_checkpoint_error is None:
             return paths[-1]
         self._rows_tried = self.rows
+        self._n_since = self._bytes_since = 0
         live = {"journal": self._journal.name, "guard": self.guard, "target": self.target}
         try:
             if is_saved:  # what failed came after it

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -21,15 +20,17 @@ from streamboost.errors import SnapshotError
 from streamboost.evaluation.predictions import concatenate, predict
 from streamboost.live import request_checks, results
 from streamboost.live.journal import table_bytes
-from streamboost.live.pending import CHUNK, PendingRows
+from streamboost.live.pending import PendingRows
 from streamboost.live.request_checks import REFUSALS, as_table, check_keys
 from streamboost.live.results import Answer, Labelled, Learned, LearnedBatch, NotTogether
 
+REPLAY_ENTRIES = 5_000  # after which a checkpoint is due, however few rows they have
+REPLAY_BYTES = 256_000_000  # of tables, likewise
 logger = logging.getLogger(__name__)
 
 
-def _count(name: str) -> property:
-    return property(lambda self: self._journal.counts[name])
+def _count(*names: str) -> property:
+    return property(lambda self: sum([self._journal.counts[name] for name in names]))
 
 
 class LiveModel(PendingRows):
@@ -47,7 +48,8 @@ class LiveModel(PendingRows):
     target : str, optional
         The name of the column with targets; left out, the one the directory knows, or ``"target"``.
     checkpoint_every : int, default=50_000
-        Rows learned between checkpoints.
+        Rows learned between checkpoints. One is also due after 5,000 requests or 256 MB of tables, so that no restart
+        takes long.
     expire_after : float, optional
         Seconds a row waits for its label; left out, for as long as there is room.
     default : label, optional
@@ -64,8 +66,12 @@ class LiveModel(PendingRows):
         refused; of rows and labels that waited, those that would go to the quarantine. Both may be set later.
     durable : bool, default=True
         Whether requests survive a power cut; the crash of the process they survive always.
-    clock : callable, default=time.time
-        Seconds.
+    clock : callable, optional
+        Seconds. Left out, those of the machine's clock at the start, and then as they pass: if that clock is set, no
+        row expires by it.
+    on_replay : callable, optional
+        Called with the number of entries learned again after a crash, and of those there are; what it raises breaks the
+        opening off.
     on_learned : callable, optional
         Called with ``state`` and a :class:`LearnedBatch` after rows were learned, again in a replay.
 
@@ -100,7 +106,7 @@ class LiveModel(PendingRows):
     (2, 1, 3, 0)
     """
 
-    n_pending, n_early, n_corrected = _count("waiting"), _count("early"), _count("corrected")
+    n_pending, n_early, n_corrected = _count("waiting", "ripe"), _count("early"), _count("corrected")
     n_expired, n_crowded, n_dropped = _count("expired"), _count("crowded"), _count("dropped")
     n_quarantined, journal_length = _count("quarantined"), _count("entries")
 
@@ -119,7 +125,8 @@ class LiveModel(PendingRows):
         max_columns: int | None = None,
         max_classes: int | None = None,
         durable: bool = True,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        on_replay: Callable[[int, int], None] | None = None,
         on_learned: Callable[[dict[str, Any], LearnedBatch], None] | None = None,
     ) -> None:
         numbers = {"checkpoint_every": checkpoint_every, "pending_limit": pending_limit, "remember_ids": remember_ids}
@@ -129,7 +136,8 @@ class LiveModel(PendingRows):
             if not isinstance(value, (int, float, np.number)) or not value > 0:
                 raise ValueError(f"{name} is {value!r}, expected a number above 0. If unsure, leave it out.")
         self.checkpoint_every, self.pending_limit, self.expire_after = checkpoint_every, pending_limit, expire_after
-        self.default, self.correct_within, self.clock = default, correct_within, clock
+        self.default, self.correct_within, self.given_clock = default, correct_within, clock
+        self.on_replay = on_replay
         self.max_columns, self.max_classes = max_columns, max_classes
         self._writing, self._is_closed = threading.Lock(), False
         journal = {"durable": durable, "limit": int(pending_limit), "ids": int(remember_ids)}
@@ -183,9 +191,8 @@ class LiveModel(PendingRows):
             too_wide = self.bounds.why_not_columns(request_checks.known_columns(self.model), table.column_names)
             if too_wide is not None:
                 raise ValueError(too_wide)
-            self._journal.put(
-                request_checks.pack_rows(keys, request_checks.plain(table), self.clock(), first), id, fingerprint
-            )
+            rows = request_checks.pack_rows(keys, request_checks.plain(table), self.clock(), first)
+            self._journal.put(rows, id, fingerprint, within=self.correct_within, expire_after=self.expire_after)
 
     def learn(self, table: Any, *, id: str | None = None) -> Learned:
         """Predict rows, then learn them.
@@ -285,10 +292,15 @@ class LiveModel(PendingRows):
             if answered is not None:
                 self._tidy()  # a crash may have come before
                 return Labelled(**answered, repeated=True)
-            with self._journal.transaction() as changes:
-                counts = self._take_labels(changes, keys, labels, id)
-                if id is not None:
-                    changes.add_id(id, "label", results.pack_answer(counts | {"fingerprint": fingerprint}))
+            counts: Answer | None = None
+            while counts is None:
+                self._settle(now := self.clock())
+                with self._journal.transaction() as changes:
+                    if changes.n("ripe"):  # a row came from another thread meanwhile, and met its label
+                        continue
+                    counts = self._take_labels(changes, keys, labels, id, now)
+                    if id is not None:
+                        changes.add_id(id, "label", results.pack_answer(counts | {"fingerprint": fingerprint}))
             batches, refused = self._learn_written()
             self._tidy()
         for entry, reasons in refused:
@@ -312,21 +324,17 @@ class LiveModel(PendingRows):
         limit : int, optional
             How many rows at most, so that other requests need not wait long.
         """
-        with self._writer():
+        with self._writer(settles=False):
             now = self.clock() if now is None else now
-            self._learn_due()
-            n_expired, left = 0, math.inf if limit is None else limit
-            if self.expire_after is not None:
-                while n := self._expire_some(int(min(CHUNK, left)), now, until=now - self.expire_after):
-                    n_expired, left = n_expired + n, left - n
+            n_expired = self._settle(now, math.inf if limit is None else limit)
             with self._journal.transaction() as changes:
                 changes.forget(now - self.correct_within)
-            self._tidy()
+            self._try_checkpoint(self.checkpoint_every)
         return n_expired
 
     def checkpoint(self) -> Path:
         """Save the model, and shorten the journal. If there is an ``OSError``, nothing is lost."""
-        with self._writer():
+        with self._writer(settles=False):
             return self._save()
 
     def close(self) -> None:
@@ -348,8 +356,8 @@ class LiveModel(PendingRows):
         self.close()
 
     @contextlib.contextmanager
-    def _writer(self) -> Iterator[None]:
-        """Lock out other writers, with a model that has learned all there is in the journal."""
+    def _writer(self, *, settles: bool = True) -> Iterator[None]:
+        """Lock out other writers, with a model that has learned all there is in the journal, and all that is ripe."""
         if not self._writing.acquire(blocking=False):
             found = "two threads use a live model at once, expected one: only remember is for any thread"
             raise RuntimeError(f"{found}. Send all requests through one thread.")
@@ -357,6 +365,8 @@ class LiveModel(PendingRows):
             if self._is_closed:
                 raise ValueError(f"the live model in {str(self.directory)!r} is closed. Open it again.")
             self._recover()
+            if settles:
+                self._settle(self.clock())
             yield
         finally:
             self._writing.release()
@@ -376,30 +386,28 @@ class LiveModel(PendingRows):
     # Between requests.
 
     def _tidy(self) -> None:
-        """After a request: early labels whose rows have come, rows in excess, and a checkpoint if one is due.
+        """After a request: rows that are ripe, and a checkpoint if one is due.
 
         The request itself is written down, and its answer must say so: what fails here comes again with the next one.
         """
         try:
-            self._learn_due()
-            while (surplus := self.n_pending - self.pending_limit) > 0:
-                self._expire_some(min(surplus, CHUNK), self.clock())
-                self._learn_due()  # of rows that came meanwhile
+            self._settle(self.clock())
         except (OSError, SnapshotError) as error:
             logger.error("rows that are due in %s could not be learned yet (%s).", self.directory, error)
         self._try_checkpoint(self.checkpoint_every)
 
     def _try_checkpoint(self, after: int) -> None:
-        """Save the model if so many rows were learned since this was tried last."""
-        if self.rows - self._rows_tried < after:
+        """Save the model if so many rows came since this was tried last, or it takes long to learn them again."""
+        is_long = self._n_since >= REPLAY_ENTRIES or self._bytes_since >= REPLAY_BYTES
+        if self.rows - self._rows_tried < after and not is_long:
             return
         try:
             self._save()
         except (OSError, SnapshotError) as error:
             logger.error(
                 "no checkpoint could be written to %s (%s). Nothing is lost: the journal is kept, and the next try "
-                "comes after %d more rows.",
-                *(self.directory, error, self.checkpoint_every),
+                "comes after %d more rows or %d requests.",
+                *(self.directory, error, self.checkpoint_every, REPLAY_ENTRIES),
             )
 
 

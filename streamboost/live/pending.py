@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamboost.live import request_checks
-from streamboost.live.journal import KeyedRow, Transaction
+from streamboost.live.journal import KeyedRow, RipeRow, Transaction
 from streamboost.live.learner import Learner
 from streamboost.live.request_checks import REFUSALS, known_classes, known_columns, label_column
 from streamboost.live.results import Answer, BatchKind
@@ -25,11 +25,15 @@ CHUNK = 1000  # rows that are dealt with in one transaction, where nobody asked 
 class PendingRows(Learner):
     """Writes down what becomes of rows and labels; whatever is to be learned enters the journal's entries."""
 
+    expire_after: float | None  # seconds a row waits for its label
     default: Any  # the label of rows that waited too long; None if they are dropped
 
-    def _take_labels(self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any], id: str | None) -> Answer:
+    def _take_labels(
+        self, changes: Transaction, keys: Sequence[str], labels: Sequence[Any], id: str | None, now: float
+    ) -> Answer:
         """Write down labels that have come: of rows that wait, of rows learned already, or of rows yet to come."""
-        now, rows = self.clock(), changes.find(keys)
+        rows = changes.find(keys)
+        changes.forget(now - self.correct_within)
         places: dict[str, list[int]] = {"learned": [], "corrected": [], "unchanged": [], "early": []}  # by meaning
         for place, (key, label) in enumerate(zip(keys, labels, strict=True)):
             row = rows.get(key)
@@ -71,46 +75,78 @@ class PendingRows(Learner):
                 classes.add(label)
         return reasons
 
-    def _expire_some(self, n: int, now: float, until: float | None = None) -> int:
-        """Learn or drop up to n of the rows that have waited longest; return how many there were."""
-        with self._journal.transaction() as changes:
-            rows = changes.oldest(n, until)
-            gone: Iterable[int] = range(len(rows))
-            if self.default is not None:
-                gone = self._write_parts(changes, "expire", _sort_each(self, rows, [self.default] * len(rows)), now)
-            gone = list(gone)
-            changes.remove(rows[i].key for i in gone)
-            changes.count(expired=len(rows), dropped=len(gone), crowded=len(rows) if until is None else 0)
-        self._learn_written()
-        return len(rows)
+    def _settle(self, now: float, limit: float = math.inf) -> int:
+        """Learn or drop what became ripe up to now, in that order; return how many rows waited too long.
 
-    def _learn_due(self) -> None:
-        """Learn rows whose labels came before them; a label that waited too long for its row is forgotten."""
-        while self._journal.counts["due"]:
+        There is a limit to those for which no label came.
+        """
+        n_expired = 0
+        if self.expire_after is not None and self._journal.counts["waiting"]:
             with self._journal.transaction() as changes:
-                due = changes.due(CHUNK)
-                rows = changes.find(due)
-                timely = [key for key, (time, _) in due.items() if rows[key].time - time <= self.correct_within]
-                joined = _sort_each(self, [rows[key] for key in timely], [due[key][1] for key in timely])
-                self._write_parts(changes, "label", joined, self.clock())
-                changes.remove_early(due)
+                changes.ripen(now, self.expire_after)
+        while self._journal.counts["ripe"] and limit > 0:
+            with self._journal.transaction() as changes:
+                rows = changes.ripe(int(min(CHUNK, limit)))
+                if rows and rows[0].why == "label":
+                    self._write_ripe(changes, "label", rows, [row.row.label for row in rows])
+                else:
+                    limit -= len(rows)
+                    n_expired += sum(row.why == "expired" for row in rows)
+                    self._give_up(changes, rows)
             self._learn_written()
+        return n_expired
+
+    def _give_up(self, changes: Transaction, rows: Sequence[RipeRow]) -> None:
+        """Write down rows for which no label came, to be learned with the default, or drop them."""
+        n_crowded = sum(row.why == "crowded" for row in rows)
+        gone = {row.row.key for row in rows}
+        if self.default is None:
+            changes.remove(changes.take_ripe(rows))
+        else:
+            gone = self._write_ripe(changes, "expire", rows, [self.default] * len(rows))
+        changes.count(expired=len(rows), dropped=len(gone), crowded=n_crowded)
+
+    def _write_ripe(
+        self, changes: Transaction, kind: BatchKind, ripe: Sequence[RipeRow], labels: Sequence[Any]
+    ) -> set[str]:
+        """Write down ripe rows to be learned; return the keys of those that are not.
+
+        One with a bad label waits again, unless it was the default. Of a key with a newer row nothing is kept.
+        """
+        kept = changes.take_ripe(ripe)
+        rows = [row.row for row in ripe]
+        joined = _sort_each(self, rows, labels)
+        times = {row.row.key: row.since for row in ripe}
+        bad = {rows[i].key for i in self._write_parts(changes, kind, joined, times, among=kept)}
+        if kind == "expire":
+            changes.remove(bad & kept)
+        return bad
 
     def _write_parts(
-        self, changes: Transaction, kind: BatchKind, joined: LabelledRows, now: float, origin: Answer | None = None
+        self,
+        changes: Transaction,
+        kind: BatchKind,
+        joined: LabelledRows,
+        times: float | Mapping[str, float],
+        origin: Answer | None = None,
+        among: Container[str] | None = None,
     ) -> dict[int, str]:
-        """Write down rows to be learned; return the reasons of those that are not. A row with a bad label waits on."""
+        """Write down rows to be learned, at these times; return the reasons of those that are not.
+
+        A row with a bad label waits on. Labels are noted for keys that are ``among`` those given, by default all.
+        """
         rows, labels = joined.rows, joined.labels
+        kept = {row.key for row in rows if among is None or row.key in among}
         for part in joined.parts:
             first = [rows[i].first for i in part.places]
             asked = {} if origin is None else {**origin, "places": [origin["places"][i] for i in part.places]}
-            asked["keys"] = [rows[i].key for i in part.places]
+            asked["keys"] = [rows[i].key if rows[i].key in kept else None for i in part.places]
             if kind == "correct":
                 asked["were"] = [rows[i].label for i in part.places]
             entry = changes.add_entry(kind, part.table, first if any(one is not None for one in first) else None, asked)
             self._written.append((entry, part.y, part.prepared))
-            changes.set_labels({rows[i].key: labels[i] for i in part.places}, now)
-        changes.remove(rows[i].key for i in joined.bad_rows)
+            changes.set_labels({rows[i].key: labels[i] for i in part.places if rows[i].key in kept}, times)
+        changes.remove(rows[i].key for i in joined.bad_rows if rows[i].key in kept)
         reasons = joined.bad_labels | joined.bad_rows
         tables = {
             i: pa.Table.from_batches([rows[i].batch]).append_column(self.target, label_column([labels[i]]))

@@ -4,25 +4,31 @@
 
     # a token and its scopes a line; make one with: openssl rand -hex 32
     4f1d0c...  predict
-    99ab3e...  predict,learn
-    c07e51...  admin
+    99ab3e...  predict,learn  name=shop  expires=2027-06-30
+    c07e51...  admin  expires=2027-01-31T18:00:00Z
 
-``admin`` includes the others. Programs send ``Authorization: Bearer TOKEN``. Browsers ask for a name and a password
-(HTTP Basic): the token is the password, the name may be anything.
+``admin`` includes the others. A token is good up to the moment it expires, at the beginning of a day in UTC if only the
+day is said; the log tells of tokens by their names, never their text. Programs send ``Authorization: Bearer TOKEN``.
+Browsers ask for a name and a password (HTTP Basic): the token is the password, the name may be anything.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import hashlib
+import logging
+import math
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser, UnauthenticatedUser
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
@@ -31,6 +37,14 @@ from streamboost.serving.responses import error_response
 SCOPES = ("predict", "learn", "admin")
 ANYONE = "anyone"  # where there are no tokens
 SHORTEST = 16  # letters of a token that nobody guesses
+logger = logging.getLogger(__name__)
+
+
+class _Token(NamedTuple):
+    token: bytes
+    scopes: frozenset[str]
+    name: str
+    expires: float
 
 
 class Tokens:
@@ -40,6 +54,11 @@ class Tokens:
     ----------
     scopes : dict
         From token to its scopes: ``"predict"``, ``"learn"``, ``"admin"``.
+    names : dict, optional
+        From token to its name in the log; left out, "token 1", "token 2", ...
+    expires : dict, optional
+        From token to the time in seconds since 1970 after which it is not known any more.
+    clock : callable, default=time.time
 
     Examples
     --------
@@ -48,21 +67,64 @@ class Tokens:
     (['predict'], None)
     """
 
-    def __init__(self, scopes: Mapping[str, object]) -> None:
-        self._scopes = [
-            (token.encode(), _check(token, names, f"token {number}"))
-            for number, (token, names) in enumerate(scopes.items(), start=1)
+    def __init__(
+        self,
+        scopes: Mapping[str, object],
+        *,
+        names: Mapping[str, str] | None = None,
+        expires: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        names, expires, self.clock = names or {}, expires or {}, clock
+        self._tokens = [
+            _Token(
+                token.encode(),
+                _check(token, asked, f"token {number}"),
+                names.get(token, f"token {number}"),
+                expires.get(token, math.inf),
+            )
+            for number, (token, asked) in enumerate(scopes.items(), start=1)
         ]
-        if not self._scopes:
+        self._told: set[str] = set()  # names of those that the log said have expired
+        if not self._tokens:
             raise ValueError("there is no token, expected at least one. Add a line: TOKEN predict,learn")
 
     def scopes_of(self, token: str | bytes) -> frozenset[str] | None:
-        """Return what a token allows; None if there is no such token."""
+        """Return what a token allows; None if there is no such token, or none any more."""
+        found = self._find(token)
+        if found is None:
+            return None
+        if self.clock() < found.expires:
+            return found.scopes
+        if found.name not in self._told:
+            self._told.add(found.name)
+            logger.warning("%s expired %s and is refused from now on.", found.name, _day(found.expires))
+        return None
+
+    def has_expired(self, token: str | bytes) -> bool:
+        """Return whether a token was good once."""
+        found = self._find(token)
+        return found is not None and self.clock() >= found.expires
+
+    def _find(self, token: str | bytes) -> _Token | None:
         asked, found = token if isinstance(token, bytes) else token.encode("utf-8", "surrogateescape"), None
-        for known, scopes in self._scopes:  # all of them in constant time, whether found or not
-            if secrets.compare_digest(asked, known):
-                found = scopes
+        for known in self._tokens:  # all of them in constant time, whether found or not
+            if secrets.compare_digest(asked, known.token):
+                found = known
         return found
+
+    def describe(self) -> list[str]:
+        """Return a line for each token, without its text."""
+        told = []
+        for token in self._tokens:
+            until = "" if token.expires == math.inf else f", {'expired' if self.clock() >= token.expires else 'until'} "
+            until += "" if token.expires == math.inf else _day(token.expires)
+            told.append(f"{token.name}: {', '.join(sorted(token.scopes))}{until}")
+        return told
+
+
+def _day(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class TokenBackend(AuthenticationBackend):
@@ -77,11 +139,17 @@ class TokenBackend(AuthenticationBackend):
             return AuthCredentials(SCOPES), SimpleUser(ANYONE)
         token = _token_of(conn.headers.get("authorization", ""))
         scopes = self.tokens.scopes_of(token)
-        return None if scopes is None else (AuthCredentials(sorted(scopes)), SimpleUser(_name_of(token)))
+        if scopes is None:
+            return (AuthCredentials(), _Expired()) if self.tokens.has_expired(token) else None
+        return AuthCredentials(sorted(scopes)), SimpleUser(_name_of(token))
 
     def knows(self, authorization: str) -> bool:
         """Return whether a request with this header would be let in somewhere."""
         return self.tokens is None or self.tokens.scopes_of(_token_of(authorization)) is not None
+
+
+class _Expired(UnauthenticatedUser):
+    """Somebody whose token was good once."""
 
 
 def _name_of(token: bytes) -> str:
@@ -113,6 +181,8 @@ def no_access(request: Request) -> Response:
         told = "learn opens /learn and /label, predict all other paths but /checkpoint, admin everything."
         return error_response(f"{said}. Send one that does: {told}", 403)
     said = "is not known here" if "authorization" in request.headers else "is missing"
+    if isinstance(request.user, _Expired):
+        said = "has expired"
     refusal = error_response(f"the token {said}. Send the header Authorization: Bearer TOKEN.", 401)
     for challenge in ("Bearer", 'Basic realm="streamboost, the password is a token", charset="UTF-8"'):
         refusal.headers.append("WWW-Authenticate", challenge)  # a line each: browsers do not look behind a comma
@@ -122,20 +192,37 @@ def no_access(request: Request) -> Response:
 def read_tokens(path: str | os.PathLike[str]) -> Tokens:
     """Read tokens from a file; a line that is not understood is an error with its number, and never shows the token."""
     scopes: dict[str, object] = {}
+    known: dict[str, dict[str, Any]] = {"name": {}, "expires": {}}
     lines, where = Path(path).read_text(encoding="utf-8").splitlines(), ""
     try:
         for number, line in enumerate(lines, start=1):
             words, where = list(takewhile(lambda word: not word.startswith("#"), line.split())), f", line {number}"
-            if len(words) not in (0, 2):
+            if len(words) == 1 or not all("=" in word for word in words[2:]):
                 raise ValueError("expected a token and its scopes, as in: TOKEN predict,learn")
             if words and words[0] in scopes:
                 raise ValueError("the token is there already. Keep one of the two lines.")
             if words:
                 scopes[words[0]] = _check(words[0], words[1].split(","), "the token")
+                known["name"][words[0]] = f"token of line {number}"
+            for name, _, value in (word.partition("=") for word in words[2:]):
+                if name not in known or not value:
+                    raise ValueError(
+                        f"{name[:20]!r} is not known, expected name=... or expires=2027-06-30 after the scopes."
+                    )
+                known[name][words[0]] = _time(value) if name == "expires" else value
         where = ""
-        return Tokens(scopes)
+        return Tokens(scopes, names=known["name"], expires=known["expires"])
     except ValueError as error:
         raise ValueError(f"{str(path)!r}{where}: {error}") from None
+
+
+def _time(text: str) -> float:
+    """Return a time as seconds since 1970; without a zone it is in UTC."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expires is {text[:40]!r}, expected a day or a time such as 2027-06-30T18:00:00Z.") from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)).timestamp()
 
 
 def _check(token: str, names: object, what: str) -> frozenset[str]:

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamboost.serving.errors import RETRY
 from streamboost.serving.responses import error_response
+from streamboost.serving.slow_clients import HEALTH
 
 HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?")
-HEALTH_SLOTS = 16  # requests to /healthz beyond all others
+HEALTH_SLOTS = 16  # requests to /livez, /readyz and /healthz beyond all others
 Observe = Callable[[str, int, float], None]
 SECURITY = {
     "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -28,7 +29,7 @@ class RequestMiddleware:
     """Limits how many requests are open, refuses other hosts and sites, adds headers, and times requests.
 
     Half of these are for requests whose ``Authorization`` header is good, as ``knows`` tells (by default any is), and a
-    few more for ``/healthz`` alone. ``/events``, which stay open, may be ``event_streams`` (100) at a time.
+    few more for health alone. ``/events``, which stay open, may be ``event_streams`` (100) at a time.
 
     ``observe`` is called after every request with its path (one of ``routes``, or "other"), its status and its seconds;
     ``hosts`` are the names this server answers to, without port, IPv6 addresses in brackets, or None for all.
@@ -83,7 +84,7 @@ class RequestMiddleware:
     def _refusal(self, scope: Scope, is_stranger: bool, is_stream: bool) -> Response | None:
         """Return what a request is refused with before any route; None if it may pass."""
         headers = Headers(scope=scope)
-        limit = self.limit + HEALTH_SLOTS if scope["path"] == "/healthz" else self.limit
+        limit = self.limit + HEALTH_SLOTS if scope["path"] in HEALTH else self.limit
         is_full = self.n_open >= limit or (is_stranger and self.n_strangers >= limit - self.limit // 2)
         if is_full:
             return error_response(f"{self.n_open} requests are open already. Try again later.", 503, RETRY)

@@ -128,12 +128,18 @@ class Monitoring:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, request: Request) -> Response:
-        """Tell whether the server is well; as anyone may ask, files are named without saying where they are."""
+        """Tell whether the server takes requests; as anyone may ask, files are named without saying where they are."""
         rows, failure = self.writer.published.rows, self.writer.failure
         if failure is None:
             return json_response({"status": "ok", "rows": rows} | self._of_replica())
         told = without_paths(failure, self.live.directory)
         return json_response({"status": "failing", "rows": rows, "error": told}, 503, RETRY)
+
+    async def live_health(self, request: Request) -> Response:
+        """Tell whether the process is of any use, or is to be started again."""
+        if self.writer.has_ended:
+            return json_response({"status": "failing", "error": "the writer has ended"}, 503, RETRY)
+        return json_response({"status": "ok"})
 
     def _of_replica(self) -> dict[str, Any]:
         """Return what a replica tells of its learner."""

@@ -110,14 +110,17 @@ def _reading() -> Document:
         "/frozen": _operation("frozen", given, _text("application/octet-stream"), (*READ_ERRORS, 409), "predict"),
         "/metrics": _operation("metrics", "Numbers, for Prometheus.", _text("text/plain"), READ_ERRORS, "predict"),
         "/events": _operation("events", events, _text("text/event-stream"), READ_ERRORS, "predict"),
-        "/healthz": _operation("health", "Whether the server is well.", _json("Health"), OPEN_ERRORS),
+        "/livez": _operation("livez", "Whether the process is of any use.", _json("Liveness"), OPEN_ERRORS),
+        "/readyz": _operation("readyz", "Whether the server takes requests.", _json("Health"), OPEN_ERRORS),
+        "/healthz": _operation("health", "The same as /readyz.", _json("Health"), OPEN_ERRORS),
         "/openapi.json": _operation("openapi", "This document.", anything, OPEN_ERRORS),
         "/docs": _operation("docs", "This document, as a page.", _text("text/html"), OPEN_ERRORS),
         "/": _operation("dashboard", "The dashboard.", _text("text/html"), READ_ERRORS, "predict"),
         "/dashboard/{file}": _operation("dashboard_file", told, files, (*OPEN_ERRORS, 404), parameters=[file]),
     }
     operations["/frozen"]["responses"]["304"] = {"description": "It is the one that was asked about."}
-    operations["/healthz"]["responses"]["503"] = {"description": "It is not.", "content": _json("Health")}
+    for path, schema in {"/livez": "Liveness", "/readyz": "Health", "/healthz": "Health"}.items():
+        operations[path]["responses"]["503"] = {"description": "It is not.", "content": _json(schema)}
     return {path: {"get": operation} for path, operation in operations.items()}
 
 

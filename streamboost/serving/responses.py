@@ -63,10 +63,17 @@ class Saved(TypedDict):
 
 
 class Health(TypedDict):
-    """Whether the server is well."""
+    """Whether the server takes requests."""
+
+    status: Literal["ok", "failing", "starting"]
+    rows: Annotated[Count, Meta(description="Rows known to the copy that predicts.")]
+    error: NotRequired[str]
+
+
+class Liveness(TypedDict):
+    """Whether the process is of any use."""
 
     status: Literal["ok", "failing"]
-    rows: Annotated[Count, Meta(description="Rows known to the copy that predicts.")]
     error: NotRequired[str]
     age_seconds: NotRequired[Annotated[float, Meta(description="Of a replica: since its model was made.")]]
     seen_seconds: NotRequired[Annotated[float, Meta(description="Of a replica: since its learner was seen well.")]]
@@ -79,7 +86,7 @@ class Error(TypedDict):
     error: Annotated[str, Meta(description="What was wrong, and what to do.")]
 
 
-DECLARED = (Predictions, Learned, Labelled, Saved, Health, Error)
+DECLARED = (Predictions, Learned, Labelled, Saved, Health, Liveness, Error)
 
 
 class Predicted(NamedTuple):

@@ -9,6 +9,8 @@ import signal
 import socket
 import stat
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,18 +18,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import uvicorn
+from starlette.applications import Starlette
 
 from streamboost._types import Task
 from streamboost.dashboard import Feed
 from streamboost.dashboard.server import LOCAL_NAMES, bound, is_loopback, url_of
 from streamboost.estimators import SGBClassifier
-from streamboost.live import FrozenModel, LiveModel
+from streamboost.live import FrozenModel
 from streamboost.serving.app import create_app
 from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.errors import Limits
-from streamboost.serving.open_model import Unusable, open_live
+from streamboost.serving.open_model import ServedModel, Unusable, open_live
+from streamboost.serving.opening import BrokenOff, OpeningApp
 from streamboost.serving.replica import ReplicaModel, open_replica
-from streamboost.serving.slow_clients import protocol_class
+from streamboost.serving.slow_clients import BACKLOG, most_connections, protocol_class
+from streamboost.terminal_text import escaped, log_to_stderr
 
 SWITCH = 0.0001  # seconds a thread may keep the interpreter while another waits: predictions should not wait long
 KEEP_ALIVE = 30  # seconds an idle connection stays open
@@ -50,7 +55,7 @@ def serve(
     window: int = 1000,
     **options: Any,
 ) -> int:
-    """Serve a model until SIGTERM or SIGINT; then finish what was taken, write a checkpoint and return 0.
+    """Serve a model until SIGTERM, SIGINT or SIGHUP; then finish what was taken, write a checkpoint and return 0.
 
     Other exit codes: 1 for a failure, 2 for wrong usage. What is wrong is said on standard error, in one sentence.
 
@@ -81,18 +86,29 @@ def serve(
     **options
         For :class:`~streamboost.live.LiveModel`.
     """
+    log_to_stderr()
+    opened: list[ServedModel | FrozenModel] = []
+
+    def open_model(on_replay: Callable[[int, int], None]) -> ServedModel | FrozenModel:
+        if replica_of is not None:
+            token = None if replica_token is None else Path(replica_token).read_text().strip()
+            live: ServedModel | FrozenModel = open_replica(replica_of, token=token, target=target)
+        else:
+            more = {"task": task, "target": target, "model": model, "window": window, "on_replay": on_replay}
+            live = open_live(directory or "", **more, **options)
+        stack.enter_context(live)
+        opened.append(live)
+        return live
+
     try:
         tokens = _tokens(host, token_file)
         if (directory is None) == (replica_of is None):
             raise Unusable("model and replica_of are two ways to say what to serve, expected one of them.")
         with contextlib.closing(bound(host, port)) as sock, contextlib.ExitStack() as stack:
-            if replica_of is not None:
-                token = None if replica_token is None else Path(replica_token).read_text().strip()
-                live: LiveModel | FrozenModel = open_replica(replica_of, token=token, target=target)
-            else:
-                live = open_live(directory or "", task=task, target=target, model=model, window=window, **options)
-            stack.enter_context(live)
-            _run(live, sock, host, tokens, limits or Limits(), Path(directory or "replica"))
+            _run(open_model, sock, host, tokens, limits or Limits(), Path(directory or "replica"))
+    except BrokenOff:
+        _say("ended before the model was opened; nothing was changed")
+        return 0
     except (Unusable, FileNotFoundError, NotADirectoryError) as error:
         _say(str(error))
         return USAGE
@@ -100,6 +116,7 @@ def serve(
         is_of_no_file = isinstance(error, OSError) and error.filename is None
         _say(getattr(error, "strerror", None) or str(error) if is_of_no_file else str(error))
         return FAILURE
+    [live] = opened
     if live.last_checkpoint_error is not None:
         found = f"the last checkpoint could not be written ({live.last_checkpoint_error})"
         _say(f"{found}. Nothing is lost: the next start learns the rest from the journal.")
@@ -123,22 +140,51 @@ def _tokens(host: str, token_file: str | Path | None) -> Tokens | None:
         raise Unusable(str(error)) from None
     if os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
         _say(f"warning: others can read {str(token_file)!r}. Run: chmod 600 {token_file}")
+    for told in tokens.describe():
+        _say(told)
     return tokens
 
 
 def _run(
-    live: LiveModel | FrozenModel, sock: socket.socket, host: str, tokens: Tokens | None, limits: Limits, folder: Path
+    open_model: Callable[[Callable[[int, int], None]], ServedModel | FrozenModel],
+    sock: socket.socket,
+    host: str,
+    tokens: Tokens | None,
+    limits: Limits,
+    folder: Path,
 ) -> None:
-    """Serve until a signal comes."""
-    is_frozen = isinstance(live, FrozenModel)
-    if not is_frozen:  # of which the first copy, made before the first request, is enough
-        _warm_up(live.model)
-    feed = Feed(folder.name, about={"model": type(live.model).__name__, "target": live.target})
-    hosts = [*LOCAL_NAMES, host] if is_loopback(host) else None
-    app = create_app(live, feed=feed, tokens=tokens, limits=limits, hosts=hosts)
+    """Serve until a signal comes; the model is opened when the server can be asked how far that is."""
+    feeds: list[Feed] = []
+
+    def make(on_replay: Callable[[int, int], None]) -> Starlette:
+        live = open_model(on_replay)
+        is_frozen = isinstance(live, FrozenModel)
+        if not is_frozen:  # of which the first copy, made before the first request, is enough
+            _warm_up(live.model)
+        feeds.append(Feed(folder.name, about={"model": type(live.model).__name__, "target": live.target}))
+        hosts = [*LOCAL_NAMES, host] if is_loopback(host) else None
+        app = create_app(live, feed=feeds[0], tokens=tokens, limits=limits, hosts=hosts)
+        server.greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
+        if is_frozen:
+            server.greeting = (
+                f"serving {url}, a frozen model of {live.rows:,} rows, which learns no more; Ctrl-C ends it"
+            )
+        if isinstance(live, ReplicaModel):
+            server.greeting = f"serving {url}, a replica that follows {live.name} ({live.rows:,} rows); Ctrl-C ends it"
+        gc.collect()
+        gc.freeze()  # so that the collector need not look at all modules, and predictions wait less
+        return app
+
+    def done() -> None:
+        if app.error is None:
+            _say(server.greeting)
+        else:
+            server.should_exit = True
+
+    app = OpeningApp(make, done)
     config = uvicorn.Config(
         app,
-        http=protocol_class(limits.header_seconds, limits.header_bytes, limits.write_seconds),
+        http=protocol_class(limits.header_seconds, limits.header_bytes, limits.write_seconds, most_connections()),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -147,45 +193,55 @@ def _run(
         proxy_headers=False,  # nobody asks where a request comes from
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=DRAIN,
+        backlog=BACKLOG,
     )
     url = url_of(host, sock.getsockname()[1])
-    greeting = f"serving {url} ({live.rows:,} rows learned so far); Ctrl-C ends it with a checkpoint"
-    if is_frozen:
-        greeting = f"serving {url}, a frozen model of {live.rows:,} rows, which learns no more; Ctrl-C ends it"
-    if isinstance(live, ReplicaModel):
-        greeting = f"serving {url}, a replica that follows {live.name} ({live.rows:,} rows); Ctrl-C ends it"
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
-    gc.collect()
-    gc.freeze()  # so that the collector need not look at all modules, and predictions wait less
+    server = _Server(config, app, feeds)
     try:
-        _Server(config, feed, greeting).run(sockets=[sock])
+        server.run(sockets=[sock])
     finally:
         gc.unfreeze()
         sys.setswitchinterval(before)
+    if app.error is not None:
+        raise app.error
 
 
 class _Server(uvicorn.Server):
     """A server that says when it listens, and in the end finishes what was taken, whatever signals come."""
 
-    def __init__(self, config: uvicorn.Config, feed: Feed, greeting: str) -> None:
+    def __init__(self, config: uvicorn.Config, app: OpeningApp, feeds: list[Feed]) -> None:
         super().__init__(config)
-        self.feed, self.greeting = feed, greeting
+        self.app, self.feeds, self.greeting = app, feeds, ""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Hear of the signals that end the server, SIGHUP among them, unless that is ignored (``nohup``)."""
+        hangup: Any = getattr(signal, "SIGHUP", None)
+        is_main = threading.current_thread() is threading.main_thread()
+        with super().capture_signals():
+            before = None if hangup is None or not is_main else signal.getsignal(hangup)
+            if before in (None, signal.SIG_IGN):
+                yield
+                return
+            signal.signal(hangup, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(hangup, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end; after a second SIGINT without waiting for clients. Uvicorn's own raises the signal again."""
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
-        await super().startup(sockets)
-        _say(self.greeting)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, end what would never end, finish the rest."""
-        _say("shutting down: no more requests are taken, what was taken is finished")
-        self.feed.disconnect()
+        if self.app.error is None and self.greeting:
+            _say("shutting down: no more requests are taken, what was taken is finished")
+        for feed in self.feeds:
+            feed.disconnect()
         await super().shutdown(sockets)
         if self.force_exit:  # after a second signal clients are not waited for; what was taken is finished all the same
             for connection in list(self.server_state.connections):
@@ -205,4 +261,4 @@ def _warm_up(model: Any) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"streamboost serve: {text}", file=sys.stderr, flush=True)
+    print(f"streamboost serve: {escaped(text)}", file=sys.stderr, flush=True)

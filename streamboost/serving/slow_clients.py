@@ -13,13 +13,47 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from streamboost.serving.errors import RETRY
+from streamboost.serving.responses import error_response
+
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n"
+MANY = 1_000_000  # connections, where nothing bounds them
+HEALTH = ("/livez", "/readyz", "/healthz")
+RESERVED = 256  # descriptors of the process that are left for files, and for connections that are being refused
+BEYOND = 64  # connections above the limit that may ask for health
+BACKLOG = 64  # connections that the system takes before the server does: no more come at a time
+OVERLOADED = {**RETRY, "Connection": "close"}
 
 
-def protocol_class(seconds: float, n_bytes: int = 65_536, write_seconds: float = 30.0) -> type[asyncio.Protocol]:
+def most_connections() -> int:
+    """Return how many connections may be open, so that descriptors are left for files."""
+    try:
+        import resource
+
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except (ImportError, OSError):  # not on this system
+        return MANY
+    return MANY if descriptors < 0 else descriptors - min(RESERVED, descriptors // 2)
+
+
+def _overloaded(app: Any, n: int) -> Any:
+    """Return an application for connections beyond the limit: health is answered as ever, the rest refused."""
+    refuse = error_response(f"{n} connections are open already. Close some, or try again later.", 503, OVERLOADED)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await (app if scope.get("path") in HEALTH else refuse)(scope, receive, send)
+
+    return answer
+
+
+def protocol_class(
+    seconds: float, n_bytes: int = 65_536, write_seconds: float = 30.0, connections: int = MANY
+) -> type[asyncio.Protocol]:
     """Return a uvicorn protocol that closes connections after so many bytes, or seconds, without request or body.
 
-    One whose client has read nothing of a response for ``write_seconds`` is cut off.
+    One whose client has read nothing of a response for ``write_seconds`` is cut off. Beyond so many connections one
+    on which nothing is being answered makes room; where there is none, only health is answered, the rest with 503.
     """
 
     class TimeoutProtocol(HttpToolsProtocol):
@@ -30,7 +64,22 @@ def protocol_class(seconds: float, n_bytes: int = 65_536, write_seconds: float =
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            n = len(self.connections)
+            if n > connections and not self._make_room():
+                self.app = _overloaded(self.app, n)
+                if n > connections + BEYOND:
+                    self._write_refusal(BUSY, f"{n} connections are open already. Try again later.")
+                    self.transport.close()
             self._update_timer()
+
+        def _make_room(self) -> bool:
+            """Close a connection on which nothing is being answered, at best one that has asked for nothing yet."""
+            others: list[Any] = [one for one in self.connections if one is not self and not one.transport.is_closing()]
+            silent = [one for one in others if one.cycle is None]
+            for one in silent or [one for one in others if one.cycle.response_complete]:
+                one.transport.abort()
+                return True
+            return False
 
         def data_received(self, data: bytes) -> None:
             self._n_bytes += len(data)
@@ -88,9 +137,12 @@ def protocol_class(seconds: float, n_bytes: int = 65_536, write_seconds: float =
             is_head = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
             if is_head and not self.transport.is_closing():  # else there is a response already, or one to come
                 told = f"the head is larger than {n_bytes:,} bytes. Send fewer or shorter headers."
-                body = json.dumps({"error": told}).encode()
-                self.transport.write(TOO_LARGE + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                self._write_refusal(TOO_LARGE, told)
             self.transport.close()
+
+        def _write_refusal(self, head: bytes, told: str) -> None:
+            body = json.dumps({"error": told}).encode()
+            self.transport.write(head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)

@@ -119,9 +119,14 @@ class Writer:
         return job.done
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing will be learned any more."""
+        return self._has_ended or not self._thread.is_alive()
+
+    @property
     def failure(self) -> str | None:
         """What is not well, if anything."""
-        if self._has_ended or not self._thread.is_alive():
+        if self.has_ended:
             return "the writer has ended"
         if failures := list(self.failures.values()):
             return failures[0]

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from streamboost import SGBClassifier, SGBRegressor, load, river_models
-from streamboost.keyed import KeyedModel
+from streamboost import KeyedModel, SGBClassifier, SGBRegressor, load, river_models
 from streamboost.keyed.prior import KeyModel
 from streamboost.persistence.object_graph import is_plain_array
 from streamboost.persistence.registry import name_of

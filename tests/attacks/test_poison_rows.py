@@ -34,14 +34,15 @@ def poison(monkeypatch):
     for loop in (TreeLoop, NetLoop, PlainLoop):
         learn = loop.learn
 
-        def fail(self, model, chunk, scores, start, learn=learn):
+        def fail(self, model, chunk, early, scores, start, learn=learn):
             bad = np.flatnonzero((chunk.X[start:] == POISON).any(axis=1))
             if not len(bad):
-                return learn(self, model, chunk, scores, start)
+                return learn(self, model, chunk, early, scores, start)
             bad -= bad % model.boosters[0].step_rows(len(chunk.X))  # rows that share a step are learned as one
             if bad[0] == 0:
                 raise FloatingPointError("poison")
-            return learn(self, model, type(chunk)(*(each[: start + bad[0]] for each in chunk)), scores, start)
+            some = type(chunk)(*(each[: start + bad[0]] for each in chunk))
+            return learn(self, model, some, early, scores, start)
 
         monkeypatch.setattr(loop, "learn", fail)
 

@@ -11,7 +11,7 @@ from live_models import classifier, regressor, rows_of
 from streamboost.dashboard import serve_in_thread
 from streamboost.live import IdTaken, LiveModel
 from streamboost.serving import create_app
-from streamboost.serving.auth import Tokens
+from streamboost.serving.auth import Tokens, read_tokens
 from streamboost.serving.middleware import HEALTH_SLOTS, RequestMiddleware
 
 READER, TEACHER, OTHER = ("r" * 20, "t" * 20, "o" * 20)
@@ -111,3 +111,44 @@ def test_strangers_leave_slots_to_the_known_and_all_leave_some_to_health():
     taken = asyncio.run(main())
     assert taken == {"/openapi.json": 10, "/events": 3, "/predict": 7, "/healthz": 5}
     assert HEALTH_SLOTS >= 5
+
+
+def test_a_token_expires_and_the_log_says_so_by_its_name(tmp_path, caplog):
+    now = [1000.0]
+    tokens = Tokens(
+        {READER: ["predict"], TEACHER: ["learn"]},
+        names={READER: "shop"},
+        expires={READER: 2000.0},
+        clock=lambda: now[0],
+    )
+    assert tokens.describe() == ["shop: predict, until 1970-01-01T00:33:20Z", "token 2: learn"]
+    with LiveModel(tmp_path / "live", regressor(), target="y") as live, client_of(live, tokens=tokens) as client:
+        live.learn(pa.table({"a": [1.0], "y": [2.0]}))
+        assert client.get("/model", headers=bearer(READER)).status_code == 200
+        now[0] = 2000.0
+        for _ in range(3):
+            refused = client.get("/model", headers=bearer(READER))
+            assert (refused.status_code, "has expired" in refused.json()["error"]) == (401, True)
+        assert client.get("/model", headers=bearer("x" * 20)).json()["error"].startswith("the token is not known")
+    assert caplog.text.count("shop expired 1970-01-01T00:33:20Z") == 1
+    assert READER not in caplog.text
+    assert tokens.describe()[0] == "shop: predict, expired 1970-01-01T00:33:20Z"
+
+
+def test_a_token_file_says_names_and_times(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(
+        f"{READER} predict\n{TEACHER} learn name=ops expires=2027-06-30\n{OTHER} admin expires=2020-01-01\n"
+    )
+    tokens = read_tokens(path)
+    assert tokens.describe() == [
+        "token of line 1: predict",
+        "ops: learn, until 2027-06-30T00:00:00Z",
+        "token of line 3: admin, learn, predict, expired 2020-01-01T00:00:00Z",
+    ]
+    assert tokens.scopes_of(OTHER) is None
+    for wrong in ("expires=soon", "until=2027-01-01", "name=", "expires"):
+        path.write_text(f"{READER} predict {wrong}\n")
+        with pytest.raises(ValueError, match="line 1") as caught:
+            read_tokens(path)
+        assert READER not in str(caught.value)

@@ -45,7 +45,7 @@ SMALLER = {  # than --quick alone
     "bench_run": ["--rows", "100000"],
     "bench_throughput": ["--models", "river_ht"],
 }
-NEEDS = dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
+NEEDS = {"bench_engines": "pyspark"} | dict.fromkeys(["bench_scale", "bench_tree_kernels", "bench_votes"], "lightgbm")
 KEPT_AS = {"bench_run": "run_beside_bare"}
 
 

@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from killed_runs import SMALL
-from ray_nodes import descendants, kill, local_ray, two_nodes  # noqa: F401 - fixtures
-from test_partitions import check_same, rows, words_of
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from killed_runs import SMALL  # noqa: E402
+from partitioned_runs import check_same, rows, words_of  # noqa: E402
+from ray_nodes import descendants, kill, two_nodes  # noqa: E402, F401 - a fixture
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.live.journal import Journal, read_table, table_bytes
+from streamboost.live.journal.records import sealed
 from streamboost.live.request_checks import pack_rows, plain
 
 TABLE = pa.table({"a": [1.0, 2.0], "b": ["x", None]})
@@ -35,10 +36,15 @@ def counted(journal):
         "waiting": "SELECT count(*) FROM rows WHERE label IS NULL",
         "learned": "SELECT count(*) FROM rows WHERE label IS NOT NULL",
         "early": "SELECT count(*) FROM early",
-        "due": "SELECT count(*) FROM early WHERE due",
+        "ripe": "SELECT count(*) FROM ripe",
     }
     found = {name: journal._db.execute(query).fetchone()[0] for name, query in queries.items()}
     return Counter({name: n for name, n in found.items() if n})
+
+
+def told(journal):
+    """What the journal says of the same, and what was dropped."""
+    return Counter({name: n for name, n in journal.counts.items() if name not in ("changes", "numbered")})
 
 
 def test_a_transaction_that_fails_changes_nothing(journal):
@@ -55,7 +61,8 @@ def test_a_transaction_that_fails_changes_nothing(journal):
 
     with pytest.raises(ZeroDivisionError):
         change_and_fail()
-    assert journal.counts == before == counted(journal)
+    assert journal.counts == before
+    assert told(journal) == counted(journal)
     assert (journal.last_number, journal.find_id("i"), list(journal.entries(0))) == (0, None, [])
 
 
@@ -86,7 +93,7 @@ def test_entries_come_back_as_they_were_and_keep_their_numbers(journal, tmp_path
         changes.trim(2)
     journal.close()
     again = Journal(tmp_path / "journal.db")
-    assert (again.first_number, again.last_number, again.is_new, again.counts) == (3, 2, False, Counter())
+    assert (again.first_number, again.last_number, again.is_new, told(again)) == (3, 2, False, Counter())
     with again.transaction() as changes:
         assert changes.add_entry("learn", TABLE).number == 3
     again.close()
@@ -153,16 +160,48 @@ def test_a_row_and_a_label_that_have_met_stay_until_they_are_learned(journal):
     with journal.transaction() as changes:
         changes.add_early({"a": 1, "b": 2, "c": 3}, 0.0)
     journal.put(packed("a", time=1.0))
+    assert told(journal) == Counter(early=2, ripe=1) == counted(journal)
     with journal.transaction() as changes:
         changes.add_early({"d": 4, "e": 5}, 5.0)
         changes.forget(5.0)
-    assert journal.counts == Counter(early=3, due=1, waiting=1) == counted(journal)
-    journal.put(packed(*"stuvwxyz", time=2.0))
-    assert journal.counts == Counter(early=3, due=1, waiting=6, dropped=3)
+    assert told(journal) == Counter(early=2, ripe=1)
+    journal.put(packed(*"stuvwxyz", time=2.0))  # 3 wait, 5 are ripe, and 3 of these too many
+    assert told(journal) == Counter(early=2, ripe=3, waiting=3, dropped=3)
     with journal.transaction() as changes:
-        assert sorted(changes.early_labels()) == [1, 4, 5]
-        assert [row.key for row in changes.oldest(10)] == ["v", "w", "x", "y", "z"]
-        assert list(changes.due(10)) == ["a"]
+        assert sorted(changes.early_labels()) == [4, 5]
+        [row] = changes.ripe(10)
+        assert (row.row.key, row.row.label, row.why, row.since) == ("a", 1, "label", 1.0)
+        assert changes.take_ripe([row]) == {"a"}
+        assert [row.row.key for row in changes.ripe(10)] == ["v", "w"]
+
+
+def test_a_label_that_is_too_old_is_used_up_and_not_believed(journal):
+    with journal.transaction() as changes:
+        changes.add_early({"a": 1, "b": 2}, 0.0)
+    journal.put(packed("a", time=5.0), within=5.0)
+    journal.put(packed("b", time=6.0), within=5.0)
+    assert told(journal) == Counter(ripe=1, waiting=1) == counted(journal)
+
+
+def test_rows_are_ripe_in_the_order_of_their_times_whoever_looks_when(journal):
+    journal.put(packed("a", time=1.0), expire_after=10.0)
+    with journal.transaction() as changes:
+        changes.add_early({"b": 2}, 5.0)
+    journal.put(packed("b", time=12.0), expire_after=10.0)
+    with journal.transaction() as changes:
+        [first] = changes.ripe(10)  # of one sort
+        assert (first.row.key, first.why, first.since) == ("a", "expired", 11.0)
+
+
+def test_a_ripe_row_gives_way_to_a_newer_one_of_its_key(journal):
+    with journal.transaction() as changes:
+        changes.add_early({"a": 1}, 0.0)
+    journal.put(packed("a", time=1.0))
+    journal.put(packed("a", time=2.0))
+    with journal.transaction() as changes:
+        assert changes.take_ripe(changes.ripe(10)) == set()
+        assert changes.find(["a"])["a"].time == 2.0
+    assert told(journal) == Counter(waiting=1) == counted(journal)
 
 
 def test_labels_that_are_taken_back_leave_what_was_there_before(journal):
@@ -175,7 +214,7 @@ def test_labels_that_are_taken_back_leave_what_was_there_before(journal):
         changes.revert_labels({"new": None, "old": 1, "anew": None, "unknown": None})
         found = changes.find(["new", "old", "anew"])
     assert {key: row.label for key, row in found.items()} == {"old": 1, "anew": None}
-    assert journal.counts == Counter(learned=1, waiting=1) == counted(journal)
+    assert told(journal) == Counter(learned=1, waiting=1) == counted(journal)
 
 
 def test_rows_with_an_id_are_put_once(journal):
@@ -183,7 +222,7 @@ def test_rows_with_an_id_are_put_once(journal):
         journal.put(packed("k"), id="i")
         with journal.transaction() as changes:
             changes.set_labels({"k": 1}, 1.0)
-    assert journal.counts == Counter(learned=1) == counted(journal)
+    assert told(journal) == Counter(learned=1) == counted(journal)
 
 
 def test_a_file_that_cannot_be_written_is_told_and_nothing_is_counted(journal):
@@ -194,14 +233,13 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_is_counted(journal):
     assert counted(journal) == journal.counts == Counter()
 
 
-def test_rows_in_excess_of_twice_the_limit_are_dropped_the_oldest_first(journal):
+def test_rows_in_excess_are_ripe_and_beyond_twice_the_limit_dropped_the_oldest_first(journal):
     journal.put(packed("a", "b", time=2.0))
     journal.put(packed("c", time=1.0))
     journal.put(packed("d", "e", "f", "g", time=3.0))
-    assert journal.counts == Counter(waiting=6, dropped=1)
+    assert told(journal) == Counter(waiting=3, ripe=3, dropped=1)
     with journal.transaction() as changes:
-        assert [row.key for row in changes.oldest(10)] == ["a", "b", "d", "e", "f", "g"]
-        assert [row.key for row in changes.oldest(10, until=2.0)] == ["a", "b"]
+        assert [row.row.key for row in changes.ripe(10)] == ["a", "b", "d"]
 
 
 ACTIONS = {
@@ -212,9 +250,10 @@ ACTIONS = {
     "take back": lambda changes, key, n, time: changes.revert_labels({key: n % 2 or None}),
     "entry": lambda changes, key, n, time: changes.add_entry("learn", TABLE),
     "trim": lambda changes, key, n, time: changes.trim(n % 10),
-    "drop": lambda changes, key, n, time: changes.drop_oldest(min(n % 2, changes.n("waiting"))),
+    "drop": lambda changes, key, n, time: changes.drop_ripe(n % 2),
+    "ripen": lambda changes, key, n, time: changes.ripen(time, n),
     "forget": lambda changes, key, n, time: changes.forget(n),
-    "due": lambda changes, key, n, time: changes.due(2),
+    "take": lambda changes, key, n, time: changes.take_ripe(changes.ripe(2)),
 }
 
 
@@ -226,7 +265,7 @@ def test_what_is_counted_is_what_is_there(tmp_path_factory, steps):
         with journal.transaction() as changes:
             ACTIONS[action](changes, key, n, time)
         there = counted(journal)
-        assert {name: n for name, n in journal.counts.items() if name != "dropped"} == there
+        assert {name: n for name, n in told(journal).items() if name != "dropped"} == there
         assert max(there["learned"], there["early"]) <= 3
     journal.close()
     again = Journal(journal.path)
@@ -264,6 +303,58 @@ def test_files_of_others_and_of_other_versions_are_left_alone(tmp_path):
         Journal(path)
     for connection in (database, future):
         connection.close()
+
+
+VERSION_2 = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, rows BLOB NOT NULL, first TEXT,
+                      refused TEXT, origin TEXT);
+CREATE TABLE schemas (number INTEGER PRIMARY KEY, schema BLOB NOT NULL UNIQUE);
+CREATE TABLE rows (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, time REAL NOT NULL, label TEXT,
+                   schema INTEGER NOT NULL, row BLOB NOT NULL, first TEXT);
+CREATE INDEX waiting ON rows (time, number) WHERE label IS NULL;
+CREATE INDEX learned ON rows (time, number) WHERE label IS NOT NULL;
+CREATE TABLE early (key TEXT PRIMARY KEY, time REAL NOT NULL, label TEXT NOT NULL, due INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX oldest ON early (time);
+CREATE INDEX due ON early (due) WHERE due;
+CREATE TABLE ids (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, verb TEXT NOT NULL,
+                  answer TEXT NOT NULL);
+INSERT INTO about VALUES ('name', '0123'), ('rows_before', '5'), ('target', 'y');
+INSERT INTO counts VALUES ('waiting', 2), ('learned', 1), ('early', 2), ('due', 1), ('entries', 2), ('expired', 3);
+INSERT INTO early VALUES ('met', 1.0, '4', 1), ('alone', 2.0, '5', 0);
+INSERT INTO ids (id, verb, answer) VALUES ('i', 'learn', '{"rows": 1}');
+PRAGMA application_id = 1397178954;
+PRAGMA user_version = 2;
+"""
+
+
+def test_a_journal_of_the_version_before_is_brought_to_this_one_whole(tmp_path):
+    old = sqlite3.connect(tmp_path / "journal.db")
+    old.executescript(VERSION_2)
+    for number in (7, 8):
+        values = (number, sealed(table_bytes(TABLE)), "no" if number == 8 else None)
+        old.execute("INSERT INTO entries (number, kind, rows, refused) VALUES (?, 'learn', ?, ?)", values)
+    for row, label in zip(packed("met", "waits", "known", time=3.0), (None, None, "6"), strict=True):
+        old.execute("INSERT INTO schemas (schema) VALUES (?) ON CONFLICT DO NOTHING", (row.schema,))
+        values = (row.key, row.time, label, sealed(row.row))
+        old.execute("INSERT INTO rows (key, time, label, schema, row) VALUES (?, ?, ?, 1, ?)", values)
+    old.commit()
+    old.close()
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal.db")
+        assert (journal.name, journal.rows_before, journal.target) == ("0123", 5, "y")
+        assert told(journal) == Counter(waiting=1, ripe=1, learned=1, early=1, entries=2, expired=3)
+        assert (journal.first_number, journal.last_number) == (7, 8)
+        assert [(entry.number, entry.refused) for entry in journal.entries(6)] == [(7, None), (8, "no")]
+        assert journal.find_id("i") == ("learn", {"rows": 1})
+        with journal.transaction() as changes:
+            assert [(row.row.key, row.row.label) for row in changes.ripe(9)] == [("met", 4)]
+            assert {key: row.label for key, row in changes.find(["waits", "known"]).items()} == {
+                "waits": None,
+                "known": 6,
+            }
+        journal.close()
 
 
 def test_damaged_pages_are_noticed_when_the_file_is_opened(tmp_path):

@@ -8,7 +8,8 @@ from live_models import columns_of, crash, features, regressor, rows_of
 
 from streamboost.errors import NewerFormat, SnapshotError
 from streamboost.live import LiveModel
-from streamboost.live.journal import Transaction
+from streamboost.live.journal import Journal, Transaction
+from streamboost.live.journal.records import seal
 from streamboost.persistence.object_graph import same_state
 
 
@@ -18,14 +19,15 @@ def test_a_request_that_is_written_down_is_answered_even_if_nothing_more_can_be(
 
     with LiveModel(tmp_path, regressor()) as live:
         live.label(["k"], [1.0])
-        live.remember(["k"], features((1.0, "x")))
         with monkeypatch.context() as patch:
-            patch.setattr("streamboost.live.journal.Transaction.due", full)
-            assert live.learn(rows_of(3)).rows == 3
-            assert (live.n_early, live.n_pending, live.rows) == (1, 1, 3)
+            patch.setattr("streamboost.live.journal.Transaction.ripe", full)
+            assert live.predict(features((1.0, "x")), ["k"]).tolist() == [0.0]
+            assert (live.n_early, live.n_pending, live.rows) == (0, 1, 0)
             assert "could not be learned yet ([Errno 28] No space left" in caplog.text
+            with pytest.raises(OSError, match="No space left"):  # what comes after it must not be learned before it
+                live.learn(rows_of(3))
         live.learn(rows_of(3))
-        assert (live.n_early, live.n_pending, live.rows) == (0, 0, 7)
+        assert (live.n_early, live.n_pending, live.rows) == (0, 0, 4)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -116,8 +118,16 @@ def leave_a_journal(directory):
     return crash(live, directory)
 
 
+def trim(directory):
+    journal = Journal(directory / "journal.db")
+    with journal.transaction() as changes:
+        changes.trim(1)
+    journal.close()
+
+
 def edit(directory, statement):
     database = sqlite3.connect(directory / "journal.db")
+    database.create_function("seal", -1, seal)
     database.execute(statement)
     database.commit()
     database.close()
@@ -129,12 +139,19 @@ def edit(directory, statement):
         (lambda d: (d / "journal.db").write_bytes(b"not a database, for sure" * 1000), "file is not a database"),
         (lambda d: [file.unlink() for file in d.glob("journal.db*")], "is missing, and what was learned after"),
         (lambda d: [file.unlink() for file in d.glob("checkpoint-*")], "a journal but no checkpoint"),
-        (lambda d: edit(d, "PRAGMA user_version = 3"), "format version 3, and this streamboost reads .* up to 2"),
-        (lambda d: edit(d, "UPDATE entries SET rows = zeroblob(length(rows)) WHERE number = 2"), "checksum of entry 2"),
-        (lambda d: edit(d, "DELETE FROM entries WHERE number = 1"), "holds entries 2 to 2, and the checkpoint"),
+        (lambda d: edit(d, "PRAGMA user_version = 4"), "format version 4, and this streamboost reads .* up to 3"),
+        (
+            lambda d: edit(d, "UPDATE entries SET rows = zeroblob(9) WHERE number = 2"),
+            "seal of 2 in the table",
+        ),
+        (lambda d: edit(d, "DELETE FROM entries WHERE number = 1"), "it holds 1 of what is entries, expected 2"),
+        (trim, "holds entries 2 to 2, and the checkpoint"),
         (lambda d: edit(d, "DELETE FROM about"), "does not hold what it should"),
-        (lambda d: edit(d, "UPDATE about SET value = 'other' WHERE name = 'name'"), "do not belong together"),
-        (lambda d: edit(d, "DROP TABLE rows"), "the table 'rows' is missing"),
+        (
+            lambda d: edit(d, "UPDATE about SET value = 'other', seal = seal('name', 'other') WHERE name = 'name'"),
+            "do not belong together",
+        ),
+        (lambda d: edit(d, "DROP TABLE rows"), "its tables are not those that were made"),
     ],
 )
 def test_a_damaged_or_foreign_journal_is_never_begun_anew(tmp_path, damage, words):

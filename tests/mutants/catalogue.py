@@ -191,7 +191,7 @@ MUTANTS = [
     Mutant("tree-loop-hedge-weight", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
            "learn_hedge(rule, expert_scores, early_scores, target, 1.0,", BOOSTING, "the hedge counts weights"),
     Mutant("tree-loop-recall", _LOOP, "learn_hedge(rule, expert_scores, early_scores, target, w,",
-           "learn_hedge(rule, early_scores, early_scores, target, w,", ("tests/estimators/test_expert_scores.py",),
+           "learn_hedge(rule, early_scores, early_scores, target, w,", "tests/estimators/test_expert_scores.py",
            "the vote learns from what is said now"),
     # The memory.
     Mutant("replay-interval", _REPLAY_KERNELS, "int(every * share * math.sqrt(share))", "int(every * share)",

@@ -228,7 +228,8 @@ def test_an_open_dashboard_does_not_keep_it_from_ending(tmp_path):
 
 @pytest.fixture
 def refused(capsys, monkeypatch):
-    def run(*_):
+    def run(open_model, *_):
+        open_model(None)
         raise AssertionError("it is served")
 
     monkeypatch.setattr(server_module, "_run", run)

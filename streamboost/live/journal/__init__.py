@@ -8,16 +8,21 @@ remembers the number of the last one, reads the later ones again after a crash, 
 
     entries    rows with targets, to be learned in this order
     rows       by key: those that wait for a label, and those learned a while ago, should the label be corrected
+    ripe       rows to be learned next: their label came before them, or none came in time
     early      labels by key that came before their row
     ids        of requests that were answered, with the answers
     counts     how many there are of everything, so that nobody has to count
 
+Whether a row is ripe is settled by requests and their times, in the transaction of the request, not by whoever looks
+later; so the same requests make the same entries.
+
 The journal knows no model. All threads share one connection, and one lock: whoever has a :class:`Transaction` is alone.
-Everything that is read again after a crash carries a checksum.
+Every line of every table carries a checksum, entries and transactions are numbered, and the number of the last
+transaction is kept in a file beside: damage is told when the file is opened, and never taken for an earlier end.
 """
 
 from streamboost.live.journal.file import Journal
-from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, read_table, table_bytes
+from streamboost.live.journal.records import Entry, KeyedRow, PackedRow, RipeRow, read_table, table_bytes
 from streamboost.live.journal.transactions import Transaction
 
-__all__ = ["Entry", "Journal", "KeyedRow", "PackedRow", "Transaction", "read_table", "table_bytes"]
+__all__ = ["Entry", "Journal", "KeyedRow", "PackedRow", "RipeRow", "Transaction", "read_table", "table_bytes"]

@@ -34,6 +34,16 @@ class KeyedRow(NamedTuple):
     first: Any
 
 
+class RipeRow(NamedTuple):
+    """A row that is to be learned next."""
+
+    place: int  # in their order
+    why: str  # "label": it came before the row; "expired": none came in time; "crowded": too many waited
+    since: float  # when that was
+    number: int  # of the row, among those that wait
+    row: KeyedRow  # with its label, if that is there
+
+
 class PackedRow(NamedTuple):
     """A row on its way in."""
 
@@ -54,6 +64,14 @@ def read_refusal(text: str | None) -> str | dict[int, str] | None:
     if text is None or not text.startswith('{"rows": {'):
         return text
     return {int(row): reason for row, reason in json.loads(text)["rows"].items()}
+
+
+def seal(*values: Any) -> int:
+    """Return a checksum of what stands in a line of a table, by which a changed bit is noticed."""
+    checksum = 0
+    for value in values:
+        checksum = zlib.crc32(value if isinstance(value, bytes) else repr(value).encode(), checksum)
+    return checksum
 
 
 def sealed(data: bytes) -> bytes:
