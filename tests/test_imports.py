@@ -32,7 +32,7 @@ def test_the_bare_import_waits_for_nobody_and_a_booster_not_for_scikit_learn():
 
 def test_all_public_names_are_there_and_no_other():
     assert {name: getattr(streamboost, name).__name__ for name in streamboost.__all__} == {
-        name: name for name in ("Booster", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types")
+        name: name for name in ("Booster", "KeyedModel", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types")
     }
     assert set(streamboost.__all__) < set(dir(streamboost))
     with pytest.raises(AttributeError, match="module 'streamboost' has no attribute 'GBRT'"):

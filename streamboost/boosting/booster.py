@@ -284,7 +284,8 @@ class Booster(BoostedModel):
         if type(self.edges.decay) is not float or not 0.0 <= self.edges.decay <= 1.0:
             raise ValueError(f"edges.decay is {self.edges.decay!r}, expected a number from 0 to 1")
         if not self.loss.takes_any_number:  # of classes, kernels find their places by them
-            for y in (self.opening[:, :k], *([] if self.replay is None else [self.replay.y])):
+            opening = [] if self.is_frozen is True else [self.opening[:, :k]]  # which a frozen one has forgotten
+            for y in (*opening, *([] if self.replay is None else [self.replay.y])):
                 self.loss.check_targets(y)
         learners = dict.fromkeys(("eta", "edges.residual_ss", "edges.target_ss"), ArraySpec("f8", (N,)))
         specs = {

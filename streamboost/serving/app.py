@@ -10,6 +10,7 @@ from html import escape
 
 from starlette.applications import Starlette
 from starlette.authentication import requires
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -105,6 +106,7 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         """Run the writer as long as the application runs; in the end, finish what was taken."""
+        await run_in_threadpool(int)  # what is imported for the first call should not be when descriptors have run out
         handlers.writer.start()
         watch = asyncio.create_task(monitoring.watch())
         try:

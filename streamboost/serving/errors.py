@@ -22,9 +22,11 @@ class Limits:
     body_bytes, held_bytes : int
         The largest body of a request (default 16 MB), and all bodies in memory together (256 MB).
     decoded_bytes : int
-        What the columns of a body may become when each value is written out (64 MB).
+        What the columns of a body may become when each value is written out (48 MB).
     rows, columns, cells : int
-        Rows of a request (10,000), columns of a request and of the model (1,000), rows times columns (5,000,000).
+        Rows of a request (10,000), columns of a request and of the model (1,000), rows times columns (4,000,000).
+    values : int
+        Of a body in JSON (1,000,000).
     classes, column_classes : int
         Classes of the model (256), and its columns times its classes (20,000): what a row costs to be learned.
     answer_cells : int
@@ -49,10 +51,11 @@ class Limits:
 
     body_bytes: int = 16_000_000
     held_bytes: int = 256_000_000
-    decoded_bytes: int = 64_000_000
+    decoded_bytes: int = 48_000_000
     rows: int = 10_000
     columns: int = 1_000
-    cells: int = 5_000_000
+    cells: int = 4_000_000
+    values: int = 1_000_000
     classes: int = 256
     column_classes: int = 20_000
     answer_cells: int = 1_000_000

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
@@ -125,6 +126,7 @@ def _decoders(limits: Limits) -> dict[str, msgspec.json.Decoder[Any]]:
 
 def decode(body: bytes, name: str, limits: Limits) -> Any:
     """Decode a body of the declared name; absent members are ``UNSET``, of those that come twice the last counts."""
+    _check_size(body, limits)
     try:
         try:
             return _decoders(limits)[name].decode(body)
@@ -138,6 +140,19 @@ def decode(body: bytes, name: str, limits: Limits) -> Any:
     except (msgspec.DecodeError, UnicodeError) as error:
         told = f'the body cannot be read: {error}. Send JSON such as {{"rows": [{{"x": 1.5, "y": null}}]}}.'
         raise Refused(400, told) from None
+
+
+def _check_size(body: bytes, limits: Limits) -> None:
+    """Refuse rows and values that are too many before they are made, each of which takes far more than its bytes."""
+    if body.count(b"{") <= limits.rows + 1 and body.count(b",") <= limits.values:
+        return
+    letters = np.frombuffer(body.replace(b"\\\\", b"__").replace(b'\\"', b"__"), np.uint8)
+    is_text = np.logical_xor.accumulate(letters == ord('"'))
+    n_objects, n_values = (int(np.count_nonzero((letters == ord(mark)) & ~is_text)) for mark in "{,")
+    check_count(min(n_objects - 1, n_values + 1) or 1, limits)  # not those that are one in the other
+    if n_values > limits.values:
+        found = f"there are {n_values:,} values, expected at most {limits.values:,}"
+        raise Refused(413, f"{found}. Send fewer rows at a time, or send them as Arrow.")
 
 
 class _RawRows(Struct):

@@ -34,7 +34,7 @@ def most_connections() -> int:
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     except (ImportError, OSError):  # not on this system
         return MANY
-    return MANY if descriptors < 0 else descriptors - min(RESERVED, descriptors // 2)
+    return MANY if descriptors < 0 else descriptors - min(RESERVED, descriptors * 3 // 4)
 
 
 def _overloaded(app: Any, n: int) -> Any:

@@ -120,7 +120,7 @@ def chaos(directory, seconds, seed=0):
         is_killing.set()
         threading.Thread(target=kill).start()
 
-    client = httpx.Client(timeout=30)
+    client = httpx.Client(timeout=180)
     for number in itertools.count():
         path, body = request_of(number, rng)
         if rng.random() < 0.15:
@@ -147,7 +147,7 @@ def chaos(directory, seconds, seed=0):
                 server.start()
                 next_kill = time.monotonic() + rng.random() * 1.5
                 client.close()
-                client = httpx.Client(timeout=30)
+                client = httpx.Client(timeout=180)
         assert answer.status_code in (200, 409, 422), answer.text
         if answer.status_code == 200:
             taken.append((path, body, answer.json()))

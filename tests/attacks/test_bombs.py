@@ -22,7 +22,7 @@ from streamboost.persistence import snapshots
 from streamboost.serving import create_app
 from streamboost.serving.arrow_bodies import decoded_bytes, parse_table
 from streamboost.serving.errors import Limits, Refused
-from streamboost.serving.json_bodies import InFlightBytes
+from streamboost.serving.json_bodies import InFlightBytes, decode
 from streamboost.serving.slow_clients import protocol_class
 
 
@@ -110,6 +110,21 @@ def test_what_a_body_becomes_is_held():
     with held.holding(60), pytest.raises(Refused, match="as many requests"), held.holding(60):
         pass
     assert held.n_bytes == 0
+
+
+def test_rows_and_values_of_json_are_counted_before_they_are_made_and_texts_are_no_values():
+    limits, text = Limits(rows=3, values=10), '{,"\\' * 20
+    honest = json.dumps({"rows": [{"a": text}, {"a": text[:-1]}, {"a": ",,{"}]}).encode()
+    assert [row["a"] for row in decode(honest, "Rows", limits).rows] == [text, text[:-1], ",,{"]
+    fault = [text]  # what is wrong besides is not looked at
+    for rows, told in (
+        ([{}] * 4, "4 rows, expected at most 3"),
+        ([{}] * 4 + fault, "4 rows, expected at most 3"),
+        ([dict.fromkeys("abcdefghijkl")], "11 values, expected at most 10"),
+    ):
+        with pytest.raises(Refused, match=told) as caught:
+            decode(json.dumps({"rows": rows}).encode(), "Rows", limits)
+        assert caught.value.status_code == 413
 
 
 def wide(n_columns, labels):
@@ -215,6 +230,8 @@ def test_answers_of_many_classes_are_limited_and_a_client_that_reads_nothing_is_
                 client.connect(("127.0.0.1", port))
                 head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
                 client.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                client.settimeout(300)
+                assert client.recv(1, socket.MSG_PEEK)  # the answer has begun
                 time.sleep(4)
                 n_read = 0
                 with suppress(ConnectionError):

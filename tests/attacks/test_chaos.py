@@ -2,21 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import chaos
 import pytest
+from started import lines_of
 
 
 def ran(directory, seconds):
-    command = [sys.executable, chaos.__file__, str(directory), str(seconds)]
-    paths = os.pathsep.join([str(Path(chaos.__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment, longest = {**os.environ, "PYTHONPATH": paths}, seconds + 600
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=longest, env=environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(lines_of(chaos.__file__, directory, seconds, log=directory / "said", seconds=seconds)[-1])
 
 
 def test_a_model_that_was_killed_again_and_again_is_that_of_a_calm_run(tmp_path):

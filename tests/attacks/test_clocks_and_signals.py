@@ -1,17 +1,17 @@
 """Clocks that jump, terminals that go away, text that would steer a terminal, and starts that take long."""
 
 import logging
-import os
 import re
 import signal
-import subprocess
-import sys
+import socket
 import time
+from contextlib import suppress
 
 import httpx
 import pyarrow as pa
 import pytest
-from live_models import Clock, crash, features, regressor, rows_of
+from live_models import crash, features, regressor, rows_of
+from started import PATIENCE, Started
 
 from streamboost import SGBRegressor
 from streamboost.cli.display import terminal
@@ -106,58 +106,41 @@ sys.exit(serve(sys.argv[1], port=int(sys.argv[3]) if len(sys.argv) > 3 else 0, m
 """
 
 
-def start(*arguments):
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=os.environ
-    )
-    return process
-
-
-def address(process):
-    for line in process.stderr:
-        if found := re.search(r"serving (http://\S+?)/? ", line):
-            return found[1]
-    raise AssertionError("it did not start")
-
-
 def test_a_terminal_that_goes_away_ends_a_server_with_a_checkpoint(tmp_path):
-    with start(tmp_path) as process:
-        url = address(process)
-        httpx.post(f"{url}/learn", json={"rows": [{"a": 1.0, "y": 2.0}] * 7}).raise_for_status()
-        process.send_signal(signal.SIGHUP)
-        assert "ended with a checkpoint at 7 rows" in process.stderr.read()
-        assert process.wait() == 0
-    assert read_latest(tmp_path / "live").rows == 7
+    with Started(SERVER, tmp_path / "m", log=tmp_path / "log") as process:
+        rows = {"rows": [{"a": 1.0, "y": 2.0}] * 7}
+        httpx.post(f"{process.address()}/learn", json=rows, timeout=PATIENCE).raise_for_status()
+        assert process.end(signal.SIGHUP) == 0
+        assert "ended with a checkpoint at 7 rows" in process.said()
+    assert read_latest(tmp_path / "m" / "live").rows == 7
 
 
 def test_a_server_that_learns_its_journal_again_lives_and_says_how_far_it_is(tmp_path):
-    live = LiveModel(tmp_path / "live", SGBRegressor(n_estimators=4, new_columns="grow"), target="y", clock=Clock())
-    for i in range(40):
+    live = LiveModel(tmp_path / "m" / "live", SGBRegressor(n_estimators=4, new_columns="grow"), target="y")
+    for i in range(60):
         live.learn(pa.table({"a": [float(i)], "y": [1.0]}))
     live._let_go()  # as if it had been killed
-    import socket
-
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    with start(tmp_path, 0.2, port) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        while True:
-            try:
-                if "learned again" in client.get("/readyz").text:
-                    break
-            except httpx.TransportError:
-                assert process.poll() is None
+    seconds = 2  # for an entry: there is time to ask, and not for all of them
+    with (
+        Started(SERVER, tmp_path / "m", seconds, port, log=tmp_path / "log") as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
+    ):
+        deadline, told = time.monotonic() + PATIENCE, None
+        while told is None or "learned again" not in told.text:
+            assert process.poll() is None, process.said()
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        told = client.get("/readyz")
+            with suppress(httpx.TransportError):
+                told = client.get("/readyz")
         assert (told.status_code, told.json()["status"]) == (503, "starting")
-        assert re.search(r"\d+ of 40 entries are done", told.json()["error"])
+        assert re.search(r"\d+ of 60 entries are done", told.json()["error"])
         assert client.get("/livez").json() == {"status": "ok"}
         refused = client.post("/predict", json={"row": {"a": 1.0}})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        began = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert "nothing was changed" in process.stderr.read()
-        assert process.wait() == 0
-        assert time.monotonic() - began < 60
-    with LiveModel(tmp_path / "live") as again:
-        assert again.rows == 40
+        assert process.end(signal.SIGTERM) == 0
+        assert "nothing was changed" in process.said()
+    with LiveModel(tmp_path / "m" / "live") as again:
+        assert again.rows == 60

@@ -1,15 +1,14 @@
 """Descriptors that run out, and modules that are first needed when they have."""
 
 import json
-import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 
 import httpx
+from started import PATIENCE, Started
 
 LIMITED = """
 import resource, sys
@@ -23,40 +22,24 @@ sys.exit(serve(sys.argv[1], port=0, model=model, target="y", checkpoint_every=20
 
 def test_silent_connections_beyond_the_descriptors_give_way_and_the_rest_goes_on(tmp_path):
     descriptors = 256
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", LIMITED, tmp_path, str(descriptors)], stderr=subprocess.PIPE, text=True
-        ) as process,
-        ExitStack() as stack,
-    ):
-        line = next(line for line in process.stderr if "serving http" in line)
-        port = int(re.search(r":(\d+)", line.split("http:")[1])[1])
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as known:
-            row = {"rows": [{"a": 1.0, "y": 2.0}, {"a": 1.0}], "id": "first"}
-            assert known.post("/learn", json=row).json()["learned"] == 1
-            for _ in range(2):  # as many as the server would ever take, and more
-                for _ in range(descriptors):
-                    stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-                statuses = []
-                for _ in range(5):
-                    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as stranger:
-                        try:
-                            answer = stranger.post("/predict", json={"row": {"a": 1.0}})
-                        except httpx.TransportError:
-                            continue  # it was closed while it wrote
-                        statuses.append(answer.status_code)
-                        assert "error" not in answer.json()
-                assert set(statuses) == {200}
-                for i in range(30):  # checkpoints and the quarantine are written meanwhile
-                    answer = known.post("/learn", json={"rows": [{"a": float(i), "y": 2.0}, {"a": 1.0}]})
-                    assert (answer.status_code, len(answer.json()["quarantined"])) == (200, 1)
-                assert known.get("/healthz").json()["status"] == "ok"
-                assert known.get("/metrics").status_code == 200
+    with Started(LIMITED, tmp_path / "m", descriptors, log=tmp_path / "log") as process, ExitStack() as stack:
+        url = process.address()
+        known = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE))
+        answer = known.post("/learn", json={"rows": [{"a": 1.0, "y": 2.0}]})
+        assert answer.json()["learned"] == 1
+        place = known.base_url.host, known.base_url.port
+        for _ in range(descriptors + 100):  # more than the server could ever take
+            stack.enter_context(socket.create_connection(place, timeout=PATIENCE))
+        for _ in range(5):
+            assert httpx.post(f"{url}/predict", json={"row": {"a": 1.0}}, timeout=PATIENCE).status_code == 200
+        for i in range(30):  # checkpoints and the quarantine are written meanwhile
+            answer = known.post("/learn", json={"rows": [{"a": float(i), "y": 2.0}, {"a": 1.0}]})
+            assert (answer.status_code, len(answer.json()["quarantined"])) == (200, 1)
+        assert known.get("/healthz").json()["status"] == "ok"
+        assert known.get("/metrics").status_code == 200
         stack.close()
-        time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)
-        assert "Too many open files" not in process.stderr.read()
-        assert process.wait() == 0
+        assert process.end(signal.SIGTERM) == 0
+        assert "Too many open files" not in process.said()
 
 
 IMPORTS = """
@@ -123,7 +106,7 @@ live.close()
 
 
 def test_no_request_imports_anything():
-    ran = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ran.returncode == 0, ran.stderr
     statuses, new = json.loads(ran.stdout.splitlines()[-1])
     assert new == []
