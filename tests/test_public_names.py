@@ -15,14 +15,8 @@ CLASSIFIER = [
 
 def test_the_package_shows_these_names_and_no_others():
     assert streamboost.__all__ == sorted(streamboost.__all__)
-    assert streamboost.__all__ == [
-        "Booster",
-        "KeyedModel",
-        "SGBClassifier",
-        "SGBRegressor",
-        "load",
-        "skops_trusted_types",
-    ]
+    names = ["Booster", "KeyedModel", "SGBClassifier", "SGBRegressor", "load", "skops_trusted_types"]
+    assert streamboost.__all__ == names
     assert all(hasattr(streamboost, name) for name in streamboost.__all__)
     assert stacks.__all__ == sorted(stacks.__all__)
 

@@ -10,7 +10,6 @@ from streamboost.kernels.compiling import compiled, compiled_inline, compiled_in
 from streamboost.kernels.layout import DEPTH, L2, LEAF, N_TREES, NODE, OTHER, TREE
 
 FEW = 8  # rows that are walked through all trees at a time
-ABREAST = 32  # trees that one row goes down together
 Leaves = NDArray[np.uint16]
 LevelBins = NDArray[np.uint8]
 
@@ -40,50 +39,20 @@ def find_leaves(x: FloatArray, tree: int, node: int, depth: int, trees: Trees, o
     n_trees, n_nodes = leaf.shape[0], (1 << depth) - 1
     feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
     subset, level_bins, cat_at = trees.subset, trees.level_bins, trees.cat_at
-    if level_bins.shape[1] == 0:
-        _find_by_numbers(x, node, depth, trees, leaf)
-        return
+    has_levels = level_bins.shape[1] > 0
     for i in range(n_trees):
         leaf[i] = 0
     for level in range(depth):
         first = node + (1 << level) - 1
-        for i in range(n_trees):  # all trees a level down: steps that do not wait for one another
+        for i in range(n_trees):  # all trees a level down: steps that neither wait for one another nor branch
             p = first + i * n_nodes + int(leaf[i])
             v, cut = x[max(feature[p], 0)], threshold[p]
             goes_left = (v <= cut) | (missing_left[p] & (v != v))
-            if cut != cut and v == v:
+            if has_levels and cut != cut and v == v:
                 bins = level_bins[tree + i, cat_at[feature[p]]]
                 bin_ = np.uint64(bins[int(v)] if 0.0 <= v < bins.shape[0] else other)
                 goes_left = (subset[p] >> bin_) & np.uint64(1) != 0
             leaf[i] = 2 * int(leaf[i]) + 1 - int(goes_left)
-
-
-@compiled_inside
-def _find_by_numbers(x: FloatArray, node: int, depth: int, trees: Trees, leaf: Leaves) -> None:
-    """Find the leaf of a row in each tree, where all columns are numbers.
-
-    A step neither branches nor waits for that in another tree. So a value stands twice: where missing ones go right,
-    and where they go left, as the least number of all. Numbers without a sign spare the check for those that count from
-    the end.
-    """
-    feature, threshold, missing_left = trees.feature, trees.threshold, trees.missing_left
-    one, n_trees, n_nodes = np.uint64(1), np.uint64(leaf.shape[0]), np.uint64((1 << depth) - 1)
-    value, at = np.empty(2 * x.shape[0]), np.empty(ABREAST, np.uint64)
-    for j in range(x.shape[0]):
-        v = x[j]
-        value[2 * j], value[2 * j + 1] = v, v if v == v else -np.inf
-    for i in range(np.uint64(0), n_trees, np.uint64(ABREAST)):
-        first, n = np.uint64(node) + i * n_nodes, min(np.uint64(ABREAST), n_trees - i)
-        for t in range(n):
-            at[t] = np.uint64(0)
-        for _ in range(depth):
-            for t in range(n):
-                p = first + t * n_nodes + at[t]
-                c = np.uint64(max(feature[p], 0))
-                goes_left = np.uint64(value[c + c + np.uint64(missing_left[p])] <= threshold[p])
-                at[t] = at[t] + at[t] + one + (one - goes_left)
-        for t in range(n):
-            leaf[i + t] = at[t] - n_nodes
 
 
 @compiled_inside

@@ -1,9 +1,9 @@
 """A job of Flink as a program of its own, to be killed: the lines of DIR/in to files in DIR/out and DIR/models.
 
-    python flink_job.py DIR [BUCKETS [SECONDS_A_ROW [REST_ADDRESS]]]
+    python flink_job.py DIR [BUCKETS [SECONDS_A_ROW [cluster]]]
 
 The model is DIR/model.safetensors. It goes on from the newest checkpoint in DIR/checkpoints, if there is one, and ends
-when all rows are done. Without an address of a cluster it brings one of its own.
+when all rows are done. With the word ``cluster`` it is one that ``flink run`` brings to a cluster; else it has its own.
 """
 
 import base64
@@ -40,8 +40,6 @@ def main(directory, buckets=0, pause=0.0, cluster=None):
     options = {
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
-        "rest.port": "0",
-        "rest.bind-port": "0",
         "execution.checkpointing.interval": "1 s",
         "execution.checkpointing.dir": f"file://{home}/checkpoints",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -50,9 +48,8 @@ def main(directory, buckets=0, pause=0.0, cluster=None):
         "restart-strategy.fixed-delay.attempts": "100",
         "restart-strategy.fixed-delay.delay": "1 s",
     }
-    if cluster is not None:
-        host, port = cluster.split(":")
-        options |= {"execution.target": "remote", "rest.address": host, "rest.port": port}
+    if cluster is None:
+        options |= {"rest.port": "0", "rest.bind-port": "0"}
     if checkpoints:
         options["execution.state-recovery.path"] = f"file://{checkpoints[-1].parent}"
     configuration = Configuration()

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -37,12 +38,17 @@ def python_of(engine):
     return str(python)
 
 
-def begin(engine, home, *words):
-    """Start an engine's program, in a process group of its own."""
+def begin(engine, home, *words, cluster=None):
+    """Start an engine's program, in a process group of its own; on a cluster of Flink if one is given."""
     python = python_of(engine)
     env = os.environ | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [python, str(HERE / f"{engine}_job.py"), str(home), *map(str, words)]
+    if cluster is not None:
+        root, conf, address = cluster
+        env |= {"FLINK_HOME": str(root), "FLINK_CONF_DIR": str(conf), "PYFLINK_CLIENT_EXECUTABLE": python}
+        client = [str(root / "bin" / "flink"), "run", "-m", address, "-pyclientexec", python, "-pyexec", python, "-py"]
+        command = ["bash", *client, *command[1:], "cluster"]
     with open(home / "log", "ab") as log:
-        command = [python, str(HERE / f"{engine}_job.py"), str(home), *map(str, words)]
         return subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
 
 
@@ -128,9 +134,9 @@ def test_classes_in_buckets_from_a_prior(engine, tmp_path):
 
 
 @contextmanager
-def running(engine, home, *words):
+def running(engine, home, *words, cluster=None):
     """An engine's program, of which nothing is left in the end."""
-    job = begin(engine, home, *words)
+    job = begin(engine, home, *words, cluster=cluster)
     try:
         yield job
     finally:
@@ -178,13 +184,17 @@ def test_spark_survives_kills(victim, buckets, tmp_path):
 
 @contextmanager
 def flink_cluster(home):
-    """A standalone cluster: a job manager and two task managers; yields its address and a way to replace one."""
+    """A standalone cluster: a job manager and two task managers; yields where it is, these, and how to start one."""
     pyflink = Path(python_of("flink")).parents[1]
     [root] = pyflink.glob("lib/python3*/site-packages/pyflink")
     port, rpc = free_port(), free_port()
     conf = home / "conf"
     shutil.copytree(root / "conf", conf)
+    [opens] = re.findall(
+        r"^ +all: (.*)$", (conf / "config.yaml").read_text(), re.MULTILINE
+    )  # what Java 17 has to allow
     settings = {
+        "env.java.opts.all": opens,
         "jobmanager.rpc.address": "127.0.0.1",
         "jobmanager.rpc.port": rpc,
         "jobmanager.bind-host": "127.0.0.1",
@@ -215,7 +225,7 @@ def flink_cluster(home):
         manager = start("jobmanager")
         assert wait_for_port(port, manager), (home / "cluster.log").read_text()[-3000:]
         workers = [start("taskmanager") for _ in range(2)]
-        yield f"127.0.0.1:{port}", workers, start
+        yield (root, conf, f"127.0.0.1:{port}"), workers, start
     finally:
         for process in running:
             kill_all(process)
@@ -239,8 +249,8 @@ def test_flink_survives_kills(victim, buckets, tmp_path):
         run("flink", home, buckets, pause)
     else:
         with (
-            flink_cluster(tmp_path) as (address, workers, start),
-            running("flink", home, buckets, pause, address) as job,
+            flink_cluster(tmp_path) as (cluster, workers, start),
+            running("flink", home, buckets, pause, cluster=cluster) as job,
         ):
 
             def kill():
