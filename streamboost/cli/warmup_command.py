@@ -76,6 +76,9 @@ def _trees() -> None:
         model.predict_one({0: 0.5})
         list(model.staged_predict(X))
         _ = model.feature_importances_
+        model.explain(X)
+        if isinstance(model, SGBRegressor):
+            model.predict_interval(X)
     SGBRegressor(random_state=0).learn(*_rows(2800))  # by then a booster that holds all rows has come
     X, y = _rows(1000)  # so many rows of a table are studied
     SGBRegressor(random_state=0).fit([{"x": x, "word": "high" if x > 0.5 else "low"} for x in X[:, 0].tolist()], y)

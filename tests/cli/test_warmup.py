@@ -67,7 +67,8 @@ tables = [X, X[:, :1], np.asfortranarray(X), X[:, ::2], X.astype("f4"), (9 * X).
 for table in [*tables, pa.table({"x": X[:, 0]}), frame.to_dict("records")]:
     for model, target in ((SGBRegressor(), y), (SGBClassifier(), classes > 0), (SGBClassifier(), classes)):
         model.learn(table, target, sample_weight=np.arange(1.0, 301.0))
-        model.predict(table), model.feature_importances_
+        model.predict(table), model.feature_importances_, model.explain(table)
+        isinstance(model, SGBRegressor) and model.predict_interval(table)
 for loss in ("absolute_error", "huber", "quantile", "poisson"):
     SGBRegressor(loss=loss).fit(X, y - y.min()).predict(X)
 parts = {"base": "constant"}, {"monotonic_cst": {0: 1}}, {"max_features": 0.5, "n_jobs": 2}, {"memory": 64}

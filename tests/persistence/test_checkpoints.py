@@ -48,13 +48,8 @@ def test_an_older_one_is_deleted_only_when_the_newer_is_there(tmp_path, monkeypa
         assert checkpoint_paths(tmp_path) == before
         raise OSError(28, "No space left on device")
 
-<<<<<<< HEAD
-    with CheckpointStore(tmp_path) as store, monkeypatch.context() as full:
-        full.setattr(os, "replace", replace)
-=======
     with CheckpointStore(tmp_path) as store, monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace)
->>>>>>> origin/main
         with pytest.raises(OSError, match="No space left"):
             store.save(Checkpoint(model(99)))
     assert checkpoint_paths(tmp_path) == before
