@@ -55,8 +55,11 @@ def test_no_forged_model_ends_the_process(tmp_path, request, monkeypatch):
                 data = snapshots.pack(model, store if kind == "segments" else None)
                 (tmp_path / f"{number}-{kind}.safetensors").write_bytes(data)
                 names[number] = f"{kind}{path}"
+            except (OverflowError, ValueError, TypeError, AttributeError, IndexError):
+                assert kind == "segments", path  # what is cut is worked out anew before, here of nonsense
             finally:
                 owner.__dict__[name] = before
+    assert len(names) > 0.9 * n_files
     with ThreadPoolExecutor(n_workers) as pool:
         parts = pool.map(lambda first: tried(tmp_path, first, n_workers), range(n_workers))
     found = {number: outcome for part in parts for number, outcome in part.items()}
