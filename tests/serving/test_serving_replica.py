@@ -119,7 +119,7 @@ def test_a_replica_goes_on_with_what_it_has(store, harm):
         if harm == "gone":
             shutil.move(store.directory.with_name("moved"), store.directory)
         expected = save(store, 400)
-        wait_for(lambda: "learner" not in health(client))
+        wait_for(lambda: health(client)["rows"] == 400 and "learner" not in health(client))
         assert client.post("/predict", json=ASKED).json() == {"predictions": expected, "model_rows": 400}
 
 
