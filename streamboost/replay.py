@@ -72,7 +72,7 @@ class Replay:
     Replay(window=None, refit_every=1, targets='recorded', learners='all', warmup=1, soonest=1)
     """
 
-    __slots__ = ("__dict__", "_past")  # what a checkpoint was told is not part of the state
+    __slots__ = ("__dict__", "__weakref__", "_past")  # what a checkpoint was told is not part of the state
     _past: PastSums | None
 
     def __init__(

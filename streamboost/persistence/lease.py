@@ -5,8 +5,8 @@
     DIR/lease-1794949494949    the owner: who that is, and until when the lease runs unless it is renewed
     DIR/lock                   locked by the owner's process, where the file system knows locks
 
-Whoever takes a directory makes a file with a higher number (the time, unless that is no higher), which only one can,
-and removes those before it. So the number is a fence: an owner who was paused for longer than his lease finds his file
+Whoever takes a directory makes a file with the next number (the time, if there is none), which only one can, and
+removes those before it. So the number is a fence: an owner who was paused for longer than his lease finds his file
 gone, and from then on refuses to write. What he may have been about to put in place at that very moment has the number
 of a checkpoint that his successors leave out, ``void``.
 
@@ -72,7 +72,7 @@ class Lease:
         if lock is not None and is_running and not (_is_here(held) and _Lock.is_known):
             lock.close()
             return False
-        self.number = max(number + 1, time.time_ns() // 1_000_000)
+        self.number = number + 1 if number else time.time_ns() // 1_000_000  # all who saw that one try for the same
         self._path = self.directory / f"lease-{self.number}"
         try:
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # one alone can make it
@@ -80,7 +80,7 @@ class Lease:
             if lock is not None:
                 lock.close()
             return False
-        if newest_lease(self.directory)[0] != self.number:  # another one, at the same moment
+        if set(_numbers(self.directory)) - {number, self.number}:  # another one, at the same moment
             self._path.unlink(missing_ok=True)
             if lock is not None:
                 lock.close()
@@ -128,8 +128,12 @@ class Lease:
             self._lock.close()
 
 
+def _numbers(directory: Path) -> list[int]:
+    return [int(found[1]) for name in os.listdir(directory) if (found := NAME.fullmatch(name))]
+
+
 def _newest_number(directory: Path) -> int:
-    return max((int(found[1]) for name in os.listdir(directory) if (found := NAME.fullmatch(name))), default=0)
+    return max(_numbers(directory), default=0)
 
 
 def newest_lease(directory: Path) -> tuple[int, dict[str, Any]]:
