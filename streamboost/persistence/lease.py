@@ -32,7 +32,6 @@ from streamboost.persistence.durable_files import sync_directory, temporary_file
 
 NAME = re.compile(r"lease-(\d+)")
 SECONDS = 30.0  # that a lease runs; it is renewed three times as often
-SETTLED = 0.5  # seconds in which whoever has taken the lock makes his lease
 
 
 class Lease:
@@ -68,11 +67,8 @@ class Lease:
         number, held = newest_lease(self.directory)
         lock = _Lock.take(self.directory)
         is_running = held.get("until", 0.0) > time.time()
-        if lock is None:  # its owner holds still, or has only just come: then there is a newer lease in a moment
-            if not is_running and held:
-                time.sleep(SETTLED)
-            if is_running or not held or newest_lease(self.directory)[0] != number:
-                return False
+        if lock is None and (is_running or not held):
+            return False
         if lock is not None and is_running and not (_is_here(held) and _Lock.is_known):
             lock.close()
             return False
