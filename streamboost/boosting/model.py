@@ -70,6 +70,8 @@ class BoostedModel(ABC):
         weight : array of shape (n,), optional
             1 for every row if left out.
         """
+        if self.is_frozen:
+            raise frozen(self.noun)
         X, y, weight = check_chunk(X, y, weight, self.loss, self.n_features)
         self.check_weight(weight)
         section = object()

@@ -56,12 +56,12 @@ class Quantiles(NamedTuple):
 
 @compiled_inside
 def find_cells(x: FloatArray, prediction: float, moments: FloatArray, cells: FloatArray) -> None:
-    """Write in which cell each column lies, and the prediction, (d + 1,)."""
+    """Write in which cell each column lies, and the prediction, (d + 1,); -1 for a column that had no value yet."""
     d = x.shape[0]
     for j in range(d + 1):
         v = x[j] if j < d else prediction
-        cells[j] = CELLS - 1
-        if v == v:
+        cells[j] = CELLS - 1 if moments[COUNT, j] > 0.0 else -1.0
+        if v == v and moments[COUNT, j] > 0.0:
             deviation = math.sqrt(moments[VARIANCE, j])
             z = (v - moments[MEAN, j]) / deviation if deviation > 0.0 else 0.0
             cells[j] = int(min(max((z + REACH) / WIDTH, 0.0), CELLS - 1.001))
@@ -74,7 +74,8 @@ def log_scales(scale: ErrorScale, cells: FloatArray, each: FloatArray) -> float:
     size = max(totals[SIZE] / totals[N_SIZE] if totals[N_SIZE] > 0.0 else 0.0, SMALLEST)
     local = totals[BIAS]
     for j in range(cells.shape[0]):
-        local += scale.cells[0, j, int(cells[j])]
+        if cells[j] >= 0.0:
+            local += scale.cells[0, j, int(cells[j])]
     best = lost[0]
     for c in range(1, N_SCALES):
         best = min(best, lost[c])
@@ -112,9 +113,10 @@ def learn_scale(
         totals[BIAS_SQUARES] += slope * slope
         totals[BIAS] -= STEP * slope / math.sqrt(totals[BIAS_SQUARES] + 1.0)
         for j in range(d + 1):
-            p = int(cells[j])
-            factors[1, j, p] += slope * slope
-            factors[0, j, p] -= STEP * slope / math.sqrt(factors[1, j, p] + CAUTIOUS)
+            if cells[j] >= 0.0:
+                p = int(cells[j])
+                factors[1, j, p] += slope * slope
+                factors[0, j, p] -= STEP * slope / math.sqrt(factors[1, j, p] + CAUTIOUS)
     totals[N_ROWS] += 1.0
     for j in range(d + 1):
         v = x[j] if j < d else prediction
