@@ -64,7 +64,7 @@ format: $(VENV)/.ready
 bench: $(BENCH)/.ready $(ALL)/.ready  ## accuracy and speed beside River, CapyMOA (where there is a JVM), Vowpal Wabbit and LightGBM
 	for script in run report bench_throughput bench_tree_kernels bench_flat bench_first_use bench_drift bench_ablation bench_covtype bench_scale; do \
 	  OMP_NUM_THREADS=1 $(BENCH)/bin/python -m benchmarks.$$script || exit 1; done
-	for script in bench_neural bench_run bench_requests bench_serve bench_freeze bench_checkpoints bench_keyed bench_partitions; do \
+	for script in bench_neural bench_run bench_requests bench_serve bench_freeze bench_checkpoints bench_keyed bench_partitions bench_intervals; do \
 	  OMP_NUM_THREADS=1 $(ALL)/bin/python -m benchmarks.$$script || exit 1; done
 
 paper: $(VENV)/.ready       ## the paper's table and figures as a page, what is missing run; QUICK=1 for small sizes
