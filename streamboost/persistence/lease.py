@@ -10,8 +10,9 @@ removes those before it. So the number is a fence: an owner who was paused for l
 gone, and from then on refuses to write. What he may have been about to put in place at that very moment has the number
 of a checkpoint that his successors leave out, ``void``.
 
-On one machine the lock tells whether the owner is still there, and after a crash nobody waits. Elsewhere his lease has
-to run out. Clocks of machines that share a directory must agree to some seconds.
+On one machine the lock tells whether an owner who has it is still there, and after a crash nobody waits. Elsewhere, and
+where a former owner who was paused has the lock, his lease has to run out. Clocks of machines that share a directory
+must agree to some seconds.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Lease:
         is_running = held.get("until", 0.0) > time.time()
         if lock is None and (is_running or not held):
             return False
-        if lock is not None and is_running and not (_is_here(held) and _Lock.is_known):
+        is_gone = _is_here(held) and _Lock.is_known and held.get("locked", True)  # else it would be locked still
+        if lock is not None and is_running and not is_gone:
             lock.close()
             return False
         self.number = number + 1 if number else time.time_ns() // 1_000_000  # all who saw that one try for the same
@@ -99,6 +101,7 @@ class Lease:
         """Let it run for longer."""
         told: dict[str, Any] = {"process": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
         told |= {"until": time.time() + self.seconds, "seconds": self.seconds, "void": self.void}
+        told["locked"] = self._lock is not None
         with temporary_file(self.directory) as file:
             file.write(json.dumps(told).encode())
             file.close()
