@@ -245,9 +245,8 @@ MUTANTS = [
     Mutant("segments-checksum", _SEGMENTS, "if digest != found:", "if False:", PERSISTENCE, "every tile is checked"),
     Mutant("segments-kept", _CHECKPOINTS, "{name for path in self.paths() for",
            "{name for path in self.paths()[-1:] for", PERSISTENCE, "segments that the older checkpoint needs stay"),
-    Mutant("segments-order", _CHECKPOINTS, "            snapshots.save(checkpoint, path, self._segments, before=self.check_lease)",
-           "            self._segments.keep_only(set())\n"
-           "            snapshots.save(checkpoint, path, self._segments, before=self.check_lease)",
+    Mutant("segments-order", _CHECKPOINTS, "            snapshots.save(checkpoint,",
+           "            self._segments.keep_only(set())\n            snapshots.save(checkpoint,",
            PERSISTENCE, "segments are removed after the new checkpoint is there"),
     Mutant("segments-again", _SEGMENTS, "for digest in group if digest not in self._places}", "for digest in group}",
            PERSISTENCE, "what is there is not written again"),
