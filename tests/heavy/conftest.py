@@ -7,6 +7,7 @@ import doctest
 
 import pytest
 
+collect_ignore = ["flink_job.py", "spark_job.py"]  # programs for Pythons that have Flink or Spark
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
