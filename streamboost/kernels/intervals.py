@@ -92,16 +92,22 @@ def log_scales(scale: ErrorScale, cells: FloatArray, each: FloatArray) -> float:
 
 
 @compiled_inside
+def in_units(error: float, log_size: float) -> float:
+    """An absolute error in units of a scale, of which the logarithm is given; at most the farthest that counts."""
+    return math.exp(min(math.log(error) - log_size, math.log(FARTHEST))) if error > 0.0 else 0.0
+
+
+@compiled_inside
 def learn_scale(
     x: FloatArray, prediction: float, error: float, each: FloatArray, cells: FloatArray, scale: ErrorScale
 ) -> None:
     """Take in the absolute error of a row, of which every scale said what is in ``each``."""
     totals, latest, lost, moments, factors = scale.totals, scale.latest, scale.lost, scale.moments, scale.cells
     d = x.shape[0]
-    plain, local = error * math.exp(-each[0]), error * math.exp(-each[4])
+    plain, local = in_units(error, each[0]), in_units(error, each[4])
     if totals[N_SIZE] > 0.0:
         for c in range(N_SCALES):
-            lost[c] = lost[c] * KEEP_LIKELIHOODS + each[c] + min(error * math.exp(-each[c]), WORST)
+            lost[c] = lost[c] * KEEP_LIKELIHOODS + each[c] + min(in_units(error, each[c]), WORST)
         for h in range(len(VOLATILITIES)):
             keep = 0.5 ** (1.0 / VOLATILITIES[h])
             latest[PLAIN, h] = latest[PLAIN, h] * keep + min(plain, 2.0 * LARGEST_RATIO)
@@ -164,10 +170,9 @@ def learn_errors(
     for s in range(X.shape[0]):
         if weight[s] > 0.0:
             find_cells(X[s], predictions[s], scale.moments, cells)
-            size = math.exp(log_scales(scale, cells, each))
-            error = y[s] - predictions[s]
+            size, error = log_scales(scale, cells, each), y[s] - predictions[s]
             if scale.totals[N_SIZE] > 0.0:  # else there is no unit yet
-                learn_quantiles(min(max(error / size, -FARTHEST), FARTHEST), quantiles)
+                learn_quantiles(math.copysign(in_units(abs(error), size), error), quantiles)
             learn_scale(X[s], predictions[s], abs(error), each, cells, scale)
 
 
