@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamboost._types import FloatArray, IntArray
-from streamboost.evaluation.metric_base import NAN, MeanMetric, Metric, label_lists, read_probabilities
+from streamboost.evaluation.metric_base import (
+    NAN,
+    MeanMetric,
+    Metric,
+    Probabilities,
+    label_lists,
+    read_probabilities,
+)
 
 FLOOR = float(np.finfo(float).eps)  # what a probability is worth at least, as in scikit-learn
 N_BINS = 4096  # of the running AUC
@@ -53,8 +60,7 @@ class LogLoss(MeanMetric):
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         labels, predicted = read_probabilities(y, prediction)
-        places = {label: place for place, label in enumerate(predicted.classes)}
-        columns = np.array([places.get(label, -1) for label in labels], dtype=int)
+        columns = _columns_of(labels, predicted)
         p = np.concatenate([predicted.values, np.zeros((len(labels), 1))], axis=1)  # 0 for classes without a column
         surprise: FloatArray = -np.log(np.clip(p[np.arange(len(labels)), columns], FLOOR, 1.0))
         return surprise[:, None]
@@ -275,8 +281,7 @@ class Brier(MeanMetric):
 
     def _encode(self, y: Any, prediction: Any) -> FloatArray:
         labels, predicted = read_probabilities(y, prediction)
-        places = {label: place for place, label in enumerate(predicted.classes)}
-        columns = np.array([places.get(label, -1) for label in labels], dtype=int)
+        columns = _columns_of(labels, predicted)
         p = predicted.values
         came = np.arange(p.shape[1]) == columns[:, None]
         distance = ((p - came) ** 2).sum(axis=1) + (columns < 0)  # a class without a column has probability 0
@@ -329,6 +334,12 @@ def _log_odds_bins(p: FloatArray) -> IntArray:
     share = (np.clip(log_odds, -LARGEST_LOGIT, LARGEST_LOGIT) + LARGEST_LOGIT) / (2.0 * LARGEST_LOGIT)
     bins: IntArray = np.minimum((share * N_BINS).astype(int), N_BINS - 1)
     return bins
+
+
+def _columns_of(labels: list[Any], predicted: Probabilities) -> IntArray:
+    """Return the column of the class that came, (n,); -1 for a class without one."""
+    places = {label: place for place, label in enumerate(predicted.classes)}
+    return np.array([places.get(label, -1) for label in labels], dtype=int)
 
 
 def _codes(known: dict[Any, int], labels: list[Any]) -> list[int]:
